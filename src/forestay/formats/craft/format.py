@@ -92,7 +92,7 @@ _CHANGE = (
     Field("removed", ("lines_removed",), COUNT, sticky=True),
     Field("before", ("hash_before",), TEXT, sticky=True),
     Field("after", ("hash_after",), TEXT, sticky=True),
-    Field("agent", ("agent_id",), Text(schema.NOBODY), schema.NOBODY, sticky=True),
+    Field("agent", ("agent_id",), Text(schema.UNKNOWN_AGENT), schema.UNKNOWN_AGENT, sticky=True),
 )
 _CHOICE = (
     Field("at", ("timestamp",), MILLISECONDS, sticky=True),
@@ -330,7 +330,7 @@ def _put_change(old: Any, fact: FileFact, where: Where, moment: int) -> Any:
         return old  # a path alone stays one: its program expects it
     if old is None:
         made: Node = dict.fromkeys(schema.FILE_ORDER)
-        made |= {"path": fact.path, "action": fact.action, "agent_id": schema.NOBODY}
+        made |= {"path": fact.path, "action": fact.action, "agent_id": schema.UNKNOWN_AGENT}
         made["timestamp"] = timestamps.write(moment, milliseconds=True)
     else:
         made = dict(old)

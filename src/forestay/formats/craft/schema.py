@@ -52,7 +52,7 @@ ACTIONS = ("created", "modified", "deleted")
 SYNC_STATUSES = ("success", "pending", "error")
 BACKENDS = ("claude-desktop", "local", "s3")
 
-NOBODY = "unknown"
+UNKNOWN_AGENT = "unknown"
 """The name of an unknown agent in a file change."""
 
 
@@ -285,8 +285,8 @@ def find_oddities(root: Node, where: Where) -> Iterator[Finding]:
     for at, choice in nodes(root, "decisions_made"):
         offered = NAMES.read(choice.get("options"), where)
         if text(choice.get("chosen")) and offered and choice["chosen"] not in offered:
-            says = f"{at}.chosen is none of the options"
-            yield warn("chosen-not-offered", says, f"{at}.chosen", "S2-51")
+            message = f"{at}.chosen is none of the options"
+            yield warn("chosen-not-offered", message, f"{at}.chosen", "S2-51")
     for at, change in nodes(root, "files_modified"):
         yield from _check_change(change, at)
     yield from _check_tokens(root)
@@ -295,26 +295,26 @@ def find_oddities(root: Node, where: Where) -> Iterator[Finding]:
 
 def _check_agent(agent: Node, at: str, where: Where) -> Iterator[Finding]:
     yield from check_time_order(agent, ("started_at", "completed_at"), at, "S2-25", where)
-    lasted, said = duration(times(agent, where)), COUNT.read(agent.get("duration_seconds"), where)
-    if lasted is not None and said is not None and abs(lasted - said) > 1:
-        says = f"{at}.duration_seconds is {said}, but completed − started is {lasted}"
-        yield warn("wrong-duration", says, f"{at}.duration_seconds", "S2-44")
+    lasted, stated = duration(times(agent, where)), COUNT.read(agent.get("duration_seconds"), where)
+    if lasted is not None and stated is not None and abs(lasted - stated) > 1:
+        message = f"{at}.duration_seconds is {stated}, but completed − started is {lasted}"
+        yield warn("wrong-duration", message, f"{at}.duration_seconds", "S2-44")
     if unit_status(ID, text(agent.get("status"))) == "running":
         ends = ("completed_at", "duration_seconds", "result", "output_summary")
         for key in ends:
             if agent.get(key) is not None:
-                says = f"{at} is running, but has {key} already"
-                yield warn("running-has-end", says, f"{at}.{key}", "S2-83")
+                message = f"{at} is running, but has {key} already"
+                yield warn("running-has-end", message, f"{at}.{key}", "S2-83")
     expected = RESULT_OF.get(unit_status(ID, text(agent.get("status"))) or "")
     if expected and agent.get("result") not in (expected, None, "aborted"):
-        says = f"{at}.result does not fit the status {agent['status']}"
-        yield warn("result-differs", says, f"{at}.result", "S2-28")
+        message = f"{at}.result does not fit the status {agent['status']}"
+        yield warn("result-differs", message, f"{at}.result", "S2-28")
 
 
 def _check_ids(root: Node) -> Iterator[Finding]:
     agents = nodes(root, "agents")
     yield from check_unique_agents(agents, "S2-21")
-    known = {*(text(agent.get("id")) for _, agent in agents), "", NOBODY}
+    known = {*(text(agent.get("id")) for _, agent in agents), "", UNKNOWN_AGENT}
     for at, id in _named_agents(root):
         if id not in known:
             yield warn("unknown-agent", f"{at} names {id[:60]!r}, which is no agent", at, "S2-21")
@@ -331,19 +331,19 @@ def _named_agents(root: Node) -> Iterator[tuple[str, str]]:
 
 def _check_change(change: Node, at: str) -> Iterator[Finding]:
     if re.match(_ABSOLUTE, text(change.get("path"))):
-        says = f"{at}.path is not relative to the project"
-        yield warn("absolute-path", says, f"{at}.path", "S2-54")
+        message = f"{at}.path is not relative to the project"
+        yield warn("absolute-path", message, f"{at}.path", "S2-54")
     if change.get("action") == "created" and isinstance(change.get("hash_before"), str):
-        says = f"{at} was created, but has a hash from before"
-        yield warn("hash-before-creation", says, f"{at}.hash_before", "S2-60")
+        message = f"{at} was created, but has a hash from before"
+        yield warn("hash-before-creation", message, f"{at}.hash_before", "S2-60")
 
 
 def _check_tokens(root: Node) -> Iterator[Finding]:
     total = COUNT.read(mapping(root.get("context_usage")).get("estimated_tokens"), Where())
     spent = sum(by_agent(root).values())
     if spent and total is not None and spent != total:
-        says = f"the agents' tokens add up to {spent}, not to {total}"
-        yield warn("tokens-differ", says, "context_usage.by_agent", "S2-66", INFO)
+        message = f"the agents' tokens add up to {spent}, not to {total}"
+        yield warn("tokens-differ", message, "context_usage.by_agent", "S2-66", INFO)
 
 
 def _check_metadata(root: Node) -> Iterator[Finding]:

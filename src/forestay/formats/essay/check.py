@@ -62,8 +62,8 @@ def _check_stage(doc: dict[str, Any], where: Where) -> Iterator[Finding]:
     number, name = doc.get("current_stage"), doc.get("current_stage_name")
     names = [stage.name for stage in STAGES.values()]
     if is_count(number) and number in STAGES and name in names and STAGES[number].name != name:
-        says = f"stage {number} is called `{STAGES[number].name}`, not `{name}`"
-        yield _error("stage-name-differs", says, "current_stage_name", "S3-11")
+        message = f"stage {number} is called `{STAGES[number].name}`, not `{name}`"
+        yield _error("stage-name-differs", message, "current_stage_name", "S3-11")
 
 
 def _check_numbers(doc: dict[str, Any], where: Where) -> Iterator[Finding]:
@@ -73,8 +73,8 @@ def _check_numbers(doc: dict[str, Any], where: Where) -> Iterator[Finding]:
         for place, entry in enumerate(sequence(value_at(doc, path))):
             index = mapping(entry).get("section_index")
             if is_count(index, 1) and first.get(index, entry) is not entry:
-                says = f"section {index} stands twice in the list"
-                yield _error("duplicate-section", says, f"{path}[{place}]", req)
+                message = f"section {index} is listed twice"
+                yield _error("duplicate-section", message, f"{path}[{place}]", req)
 
 
 def _check_position(doc: dict[str, Any], where: Where) -> Iterator[Finding]:
@@ -84,30 +84,30 @@ def _check_position(doc: dict[str, Any], where: Where) -> Iterator[Finding]:
         section, known = value_at(doc, path), max(sections(doc, stage), default=None)
         total = next((count for count in totals if is_count(count)), known)
         if is_count(section, 1) and total is not None and section > total:
-            says = f"section {section} is current, but there are {total}"
-            yield _error("section-out-of-range", says, path, "S3-111")
+            message = f"section {section} is current, but there are {total}"
+            yield _error("section-out-of-range", message, path, "S3-111")
     path = "stages.stage_4.current_paragraph"
     paragraph, current = value_at(doc, path), value_at(doc, "stages.stage_4.current_section")
     total = sections(doc, 4).get(current, {}).get("total_paragraphs") if is_count(current) else None
     last = total + 1 if is_count(total) else None
     if is_count(paragraph) and not 1 <= paragraph <= (paragraph if last is None else last):
-        says = f"paragraph {paragraph} is current, but the last possible one is {last}"
-        says = says if last is not None else "paragraphs are counted from 1"
-        yield _error("paragraph-out-of-range", says, path, "S3-112")
+        message = f"paragraph {paragraph} is current, but the last possible one is {last}"
+        message = message if last is not None else "paragraphs are counted from 1"
+        yield _error("paragraph-out-of-range", message, path, "S3-112")
 
 
 def _check_counts(doc: dict[str, Any], where: Where) -> Iterator[Finding]:
     """Compare numbers of the same things in several places; readers cope with differences."""
     outlined, argued = (value_at(doc, f"stages.stage_{n}.total_sections") for n in (2, 3))
     if is_count(outlined) and is_count(argued) and outlined != argued:
-        says = f"{argued} sections are to be argued, but the outline has {outlined}"
-        yield warn("count-differs", says, "stages.stage_3.total_sections", "S3-24")
+        message = f"{argued} sections are to be argued, but the outline has {outlined}"
+        yield warn("count-differs", message, "stages.stage_3.total_sections", "S3-24")
     path = "stages.stage_4.sections"
     for place, entry in enumerate(sequence(value_at(doc, path))):
         total, done = (mapping(entry).get(f"{k}_paragraphs") for k in ("total", "completed"))
         if is_count(total) and is_count(done) and done > total:
-            says = f"{done} paragraphs are completed, but there are {total}"
-            yield warn("count-differs", says, f"{path}[{place}].completed_paragraphs", "S3-43")
+            message = f"{done} paragraphs are completed, but there are {total}"
+            yield warn("count-differs", message, f"{path}[{place}].completed_paragraphs", "S3-43")
 
 
 def _check_order(doc: dict[str, Any], where: Where) -> Iterator[Finding]:
@@ -115,13 +115,13 @@ def _check_order(doc: dict[str, Any], where: Where) -> Iterator[Finding]:
     for number, status in statuses.items():
         pending = [n for n in STAGES if n < number and statuses[n] == "pending"]
         if status == "done" and pending:
-            says = f"stage {number} is completed, but stage {pending[0]} was not started"
+            message = f"stage {number} is completed, but stage {pending[0]} was not started"
             path = f"stages.stage_{number}.status"
-            yield _error("prerequisite-not-started", says, path, "S3-114")
+            yield _error("prerequisite-not-started", message, path, "S3-114")
     unfinished = [n for n, status in statuses.items() if status in ("pending", "running")]
     if read_session_status(doc.get("status")) == "completed" and unfinished:
-        says = f"the session is completed, but stage {unfinished[0]} is not"
-        yield warn("completed-too-early", says, "status", "S3-5")
+        message = f"the session is completed, but stage {unfinished[0]} is not"
+        yield warn("completed-too-early", message, "status", "S3-5")
     yield from check_time_order(doc, ("started_at", "last_activity"), "", "S3-4", where)
 
 
@@ -147,11 +147,11 @@ def _check_results(doc: dict[str, Any], where: Where) -> Iterator[Finding]:
         if read_unit_status(unit.get("status")) != "done":
             continue
         if unit.get("completed_at", "") is None:
-            says = f"`{path}` is completed, but not when"
-            yield warn("completed-without-time", says, f"{path}.completed_at", ended)
+            message = f"`{path}` is completed, but has no time"
+            yield warn("completed-without-time", message, f"{path}.completed_at", ended)
         if key and unit.get(key) in (None, ""):
-            says = f"marked completed, but `{path}.{key}` names no file"
-            yield _error("completed-without-file", says, f"{path}.{key}", result)
+            message = f"marked completed, but `{path}.{key}` names no file"
+            yield _error("completed-without-file", message, f"{path}.{key}", result)
 
 
 def _check_files(doc: dict[str, Any], where: Where) -> Iterator[Finding]:
@@ -159,16 +159,16 @@ def _check_files(doc: dict[str, Any], where: Where) -> Iterator[Finding]:
     for at, value, req in _references(doc):
         name = inside(value, around)
         if not stage_files.is_current(name) and stage_files.is_version(name):
-            says = f"{name} is an archived version; only the unversioned file is current"
-            yield warn("archived-as-current", says, at, "S3-133")
+            message = f"{name} is an archived version; only the unversioned file is current"
+            yield warn("archived-as-current", message, at, "S3-133")
         if _is_absent(name, where):
             yield _error("file-missing", f"{name} does not exist in the session's folder", at, req)
     for number, entry in enumerate(sequence(doc.get("revision_history"))):
         for name in sequence(mapping(entry).get("downstream_archived")):
             if isinstance(name, str) and _is_absent(inside(name, around), where):
-                says = f"the archived {name} does not exist in the session's folder"
+                message = f"the archived {name} does not exist in the session's folder"
                 path = f"revision_history[{number}].downstream_archived"
-                yield warn("archived-file-missing", says, path, "S3-113")
+                yield warn("archived-file-missing", message, path, "S3-113")
 
 
 def _is_absent(name: str, where: Where) -> bool:
@@ -193,14 +193,14 @@ def _references(doc: dict[str, Any]) -> Iterator[tuple[str, str, str]]:
 def _check_folder(doc: dict[str, Any], where: Where) -> Iterator[Finding]:
     named, root = next(iter(folders(doc, Where())), ""), where.root.rstrip("/")
     if named and root and named != root:
-        says = f"the file says that its folder is {named}, but it lies in {root}"
-        yield warn("folder-differs", says, "session_dir", "S3-9")
+        message = f"the file names {named} as its folder, but it lies in {root}"
+        yield warn("folder-differs", message, "session_dir", "S3-9")
     if (root or named).startswith("/tmp/"):
-        says = "the session lies in /tmp, which is emptied when the machine restarts"
-        yield warn("folder-is-temporary", says, "session_dir", "S3-120")
+        message = "the session lies in /tmp, which is emptied when the machine restarts"
+        yield warn("folder-is-temporary", message, "session_dir", "S3-120")
     if TEMPORARY in where.names:
-        says = f"{TEMPORARY} was left by a write that did not finish"
-        yield warn("write-unfinished", says, "", "S3-76", INFO)
+        message = f"{TEMPORARY} was left by a write that did not finish"
+        yield warn("write-unfinished", message, "", "S3-76", INFO)
 
 
 _CHECKS = (

@@ -129,7 +129,7 @@ def get_facts(tree: Tree, where: Where) -> Facts:
 
 
 def _get_attribute(field: Field, value: Any, around: list[str]) -> Scalar:
-    """Return what a field says beyond its default, or None."""
+    """Return the value of a field beyond its default, or None."""
     found: Scalar = read_value(field, value)
     if isinstance(found, str) and field.kind == "path":
         found = inside(found, around)
@@ -543,7 +543,7 @@ class Essay(Format):
         stage = doc.get("current_stage")
         if stage != old.get("current_stage") and is_count(stage) and stage in STAGES:
             doc["current_stage_name"] = STAGES[stage].name
-        lost = [says for n in SECTIONED for says in _restore_sections(doc, old, n)]
+        lost = [message for n in SECTIONED for message in _restore_sections(doc, old, n)]
         name = state_name(tree)
         now, former = {**tree, name: doc}, {name: old}
         made, notes = restore_required(self, now, former, Where(), lambda _: True, _is_wrong)

@@ -253,7 +253,7 @@ class _Rebuild:
         if result in self.bundle:
             self.part(stage).update(status="completed", completed_at=_stamp(approval.at))
             self.part(stage).update({key: self.path(name) for key, name in files.items()})
-            doubt = "" if approval.given else ", though it does not say that the user approved it"
+            doubt = "" if approval.given else ", though without an approval of the user"
             self.inferred.append(f"stage {stage} is completed: {result} exists{doubt}")
 
     def _read_arguments(self) -> None:

@@ -250,9 +250,9 @@ _NOT_YET = ("no", "not", "pending", "tbd", "[")
 
 def _approval(lines: list[str], naive: str) -> Approval:
     heading = "## Approved By User"
-    said = _below(lines, heading)
-    first = next(iter(said.lower().replace(",", " ").split()), "")
-    date = _DATE.search(said)
+    answer = _below(lines, heading)
+    first = next(iter(answer.lower().replace(",", " ").split()), "")
+    date = _DATE.search(answer)
     given = heading in lines and not first.startswith("[") and first not in _NOT_YET
     return Approval(given, timestamps.read(date[0], naive) if given and date else None)
 

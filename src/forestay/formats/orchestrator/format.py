@@ -301,8 +301,8 @@ def _put_agents(root: Node, facts: Facts, where: Where) -> None:
 def _put_agent(old: Any, fact: AgentFact, where: Where) -> Node:
     made = dict(old) if old is not None else {"id": fact.id, "type": "custom", "task": ""}
     fact = form.with_stated_progress(fact, _get_agent(old, where))
-    said, word = _agent_status(made), unit_word(schema.ID, fact.status)
-    turns = old is None or (fact.status != said and unit_status(schema.ID, word) != said)
+    stated, word = _agent_status(made), unit_word(schema.ID, fact.status)
+    turns = old is None or (fact.status != stated and unit_status(schema.ID, word) != stated)
     if _is_whole(fact):
         fact = replace(fact, fraction=None if turns else PERCENT.read(made.get("progress"), where))
     form.put_fields(made, fact, _RUN, where, schema.AGENT_ORDER)
@@ -387,11 +387,11 @@ def _errors(facts: Facts) -> list[ErrorFact]:
         if a.status in ("failed", "timed_out") and a.error
     }
     own = [e for e in facts.errors if e.message]
-    told = {error.message for error in [*own, *failed.values()]}
-    if facts.status == "failed" and facts.because and facts.because not in told:
+    known = {error.message for error in [*own, *failed.values()]}
+    if facts.status == "failed" and facts.because and facts.because not in known:
         own += [ErrorFact(facts.because)]
-    known = {(e.agent, e.message) for e in own}
-    return [*own, *(error for key, error in failed.items() if key not in known)]
+    stated = {(e.agent, e.message) for e in own}
+    return [*own, *(error for key, error in failed.items() if key not in stated)]
 
 
 def _put_error(old: Any, fact: ErrorFact, where: Where, moment: int) -> Any:

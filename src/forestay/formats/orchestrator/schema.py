@@ -247,9 +247,9 @@ def as_alias(finding: Finding) -> Finding:
     """Return the finding of an unknown key that we read anyway as an `alias-key`."""
     if finding.code != "unknown-key" or finding.where not in _ALIASES:
         return finding
-    says = f"{finding.where} is no key of the document; it is read as {_ALIASES[finding.where]}"
+    message = f"{finding.where} is no key of the document; it is read as {_ALIASES[finding.where]}"
     severity = WARNING if finding.severity == INFO else finding.severity
-    return finding._replace(code="alias-key", severity=severity, what=says, requirement="S4-7")
+    return finding._replace(code="alias-key", severity=severity, what=message, requirement="S4-7")
 
 
 def find_oddities(root: Node, where: Where) -> Iterator[Finding]:
@@ -264,8 +264,8 @@ def find_oddities(root: Node, where: Where) -> Iterator[Finding]:
     yield from _check_mode(root, where)
     for at, words in _texts(root):
         if signs := misread(words):
-            says = f"{at} holds UTF-8 that was misread as Windows-1254: {' '.join(signs[:5])}"
-            yield warn("misread-text", says, at, "S4-92")
+            message = f"{at} holds UTF-8 that was misread as Windows-1254: {' '.join(signs[:5])}"
+            yield warn("misread-text", message, at, "S4-92")
 
 
 def _check_id(id: str) -> Iterator[Finding]:
@@ -288,15 +288,15 @@ def _check_agent(agent: Node, at: str, where: Where) -> Iterator[Finding]:
 def _check_usage(root: Node, where: Where) -> Iterator[Finding]:
     usage = mapping(root.get("context_usage"))
     tokens = COUNT.read(usage.get("estimated_tokens"), where)
-    told = COUNT.read(usage.get("percentage"), where)
+    stated = COUNT.read(usage.get("percentage"), where)
     share = percentage(tokens or 0, where.window)
-    if tokens is not None and told is not None and told != share:
-        says = f"{tokens} tokens are {share} % of {where.window}, not {told} %"
-        yield warn("percentage-differs", says, "context_usage.percentage", "X4-3", INFO)
+    if tokens is not None and stated is not None and stated != share:
+        message = f"{tokens} tokens are {share} % of {where.window}, not {stated} %"
+        yield warn("percentage-differs", message, "context_usage.percentage", "X4-3", INFO)
     if word := pressure(tokens or 0):
         limit = COMPRESS_ABOVE if word == "compress" else WARN_ABOVE
-        says = f"the context holds more than {limit} tokens: {word}"
-        yield warn(f"tokens-{word}", says, "context_usage.estimated_tokens", "X4-3", INFO)
+        message = f"the context holds more than {limit} tokens: {word}"
+        yield warn(f"tokens-{word}", message, "context_usage.estimated_tokens", "X4-3", INFO)
 
 
 def _check_mode(root: Node, where: Where) -> Iterator[Finding]:
@@ -307,13 +307,13 @@ def _check_mode(root: Node, where: Where) -> Iterator[Finding]:
     mode, agents = MODES[name], map(mapping, sequence(root.get("agents")))
     running = sum(unit_status(ID, text(one.get("status"))) == "running" for one in agents)
     if running > mode.agents:
-        says = f"{running} agents are running; {name} mode is for {mode.agents}"
-        yield warn("many-agents", says, "agents", "X4-2", INFO)
+        message = f"{running} agents are running; {name} mode is for {mode.agents}"
+        yield warn("many-agents", message, "agents", "X4-2", INFO)
     tokens = COUNT.read(mapping(root.get("context_usage")).get("estimated_tokens"), where) or 0
     share = percentage(tokens, where.window)
     if share > mode.compress_at:
-        says = f"{share} % are used; {name} mode compresses at {mode.compress_at} %"
-        yield warn("compress-due", says, "context_usage.estimated_tokens", "X4-2", INFO)
+        message = f"{share} % are used; {name} mode compresses at {mode.compress_at} %"
+        yield warn("compress-due", message, "context_usage.estimated_tokens", "X4-2", INFO)
 
 
 def _texts(value: Any, at: str = "") -> Iterator[tuple[str, str]]:

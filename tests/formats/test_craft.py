@@ -1,6 +1,6 @@
 """The `craft` layout: what is read, what is written, what is reported.
 
-`python -m tests.formats.test_craft` writes the published schemas anew.
+`python -m tests.formats.test_craft` writes the published schemas again.
 """
 
 from __future__ import annotations
@@ -113,9 +113,9 @@ def test_new_ids_are_version_4_uuids_and_never_in_use() -> None:
 @pytest.mark.req("X2-1")
 def test_files_next_to_a_session_file_are_not_read_as_sessions() -> None:
     assert FORMAT.files(ID) == [NAME]
-    beside = {"index.json": {"sessions": []}, f"{ID}/decisions.log": "x", **tree()}
-    assert FORMAT.get(beside, HERE).goal == DOCUMENT["goal"]
-    assert FORMAT.put(beside, FORMAT.get(beside, HERE), HERE) == beside
+    bundle = {"index.json": {"sessions": []}, f"{ID}/decisions.log": "x", **tree()}
+    assert FORMAT.get(bundle, HERE).goal == DOCUMENT["goal"]
+    assert FORMAT.put(bundle, FORMAT.get(bundle, HERE), HERE) == bundle
 
 
 @pytest.mark.req("S2-12", "S2-13", "S2-14", "S2-15", "S2-16", "S2-17", "S2-18", "S2-19")
@@ -380,8 +380,8 @@ def test_context_usage_is_read_and_written() -> None:
         "last_compression": "2026-02-01T09:15:00.000Z",
         "by_agent": {"a-1": 8000, "gone-1": 5},
     }
-    told = found(**inside("context_usage", "by_agent", value={"plan-1": 800}))
-    assert [finding[:2] for finding in told] == [("tokens-differ", "info")]
+    findings = found(**inside("context_usage", "by_agent", value={"plan-1": 800}))
+    assert [finding[:2] for finding in findings] == [("tokens-differ", "info")]
 
 
 @pytest.mark.req("S2-67", "S2-68", "S2-69", "S2-70", "S2-71", "S2-72", "S2-73", "S2-74", "S2-75")
@@ -408,13 +408,13 @@ def test_teleportation_is_read_into_attributes_and_written_from_them() -> None:
 
 @pytest.mark.req("S2-69", "S2-70", "S2-73", "S2-85")
 def test_attributes_that_the_document_does_not_have_are_not_written() -> None:
-    said: dict[str, Any] = {
+    values: dict[str, Any] = {
         "last_sync": "yesterday",
         "sync_status": "fine",
         "storage_backend": "floppy",
     }
-    said |= {"enabled": "yes", "devices": True}
-    attributes = {f"craft.teleportation.{key}": value for key, value in said.items()}
+    values |= {"enabled": "yes", "devices": True}
+    attributes = {f"craft.teleportation.{key}": value for key, value in values.items()}
     for old in (None, tree()):
         made = write(replace(read(), attributes=read().attributes | attributes), old)
         assert list(validator(True).iter_errors(made)) == []
@@ -521,8 +521,10 @@ def test_schema_refuses_days_that_do_not_exist(strict: bool) -> None:
     stamp = re.compile(published(strict=strict)["properties"]["created_at"]["pattern"])
     days = itertools.product((0, 1, 1900, 2000, 2024, 2026, 9999), range(14), range(33))
     for year, month, day in days:
-        said = f"{year:04}-{month:02}-{day:02}T12:00:00.000Z"
-        assert (stamp.search(said) is None) is (timestamps.read(said) is None), said
+        stamp_text = f"{year:04}-{month:02}-{day:02}T12:00:00.000Z"
+        assert (stamp.search(stamp_text) is None) is (timestamps.read(stamp_text) is None), (
+            stamp_text
+        )
 
 
 @pytest.mark.req("S2-82", "S2-85")
@@ -561,8 +563,8 @@ def projected(facts: Facts) -> Facts:
 
 @given(stories.facts)
 def test_reading_written_facts_returns_them(facts: Facts) -> None:
-    said = replace(FORMAT.get(FORMAT.put(None, facts, HERE), HERE), attributes={})
-    assert said == projected(facts)
+    written = replace(FORMAT.get(FORMAT.put(None, facts, HERE), HERE), attributes={})
+    assert written == projected(facts)
 
 
 # --- recognising and salvaging -----------------------------------------------------------------

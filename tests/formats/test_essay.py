@@ -1,4 +1,4 @@
-"""The `essay` layout: its fields and words, its laws, its checks, its ladder, what it shows."""
+"""The `essay` format: fields and words, reading and writing, checks, recovery, messages."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def found(doc: Any, where: Where = HERE, *, strict: bool = False) -> set[tuple[s
 
 
 def changed(path: str, value: Any) -> dict[str, Any]:
-    """The session with one value changed; `-` as the value takes the key out."""
+    """The session with one value changed; `-` as the value removes the key."""
     doc = session()
     node: Any = doc
     *keys, last = (int(key) if key.isdigit() else key for key in path.split("."))
@@ -186,17 +186,17 @@ def test_identity_times_and_status_are_read() -> None:
 )
 def test_words_for_stages_and_sections_have_their_statuses(word: str, status: str) -> None:
     for number in (1, 2, 3, 4):
-        told = steps(changed(f"stages.stage_{number}.status", word))
-        assert told[f"stage-{number}"].status == status
+        read = steps(changed(f"stages.stage_{number}.status", word))
+        assert read[f"stage-{number}"].status == status
     for number in (3, 4):
-        told = steps(changed(f"stages.stage_{number}.sections.1.status", word))
-        assert told[f"stage-{number}/section-2"].status == status
+        read = steps(changed(f"stages.stage_{number}.sections.1.status", word))
+        assert read[f"stage-{number}/section-2"].status == status
 
 
 @pytest.mark.req("S3-16", "S3-22", "S3-27", "S3-32", "S3-34", "S3-41")
 def test_stages_and_sections_are_steps_in_their_order() -> None:
-    told = [(s.id, s.title, s.unit, s.parent, s.status) for s in get(session()).steps]
-    assert told == [
+    read = [(s.id, s.title, s.unit, s.parent, s.status) for s in get(session()).steps]
+    assert read == [
         ("stage-1", "Thesis development", "stage", "", "done"),
         ("stage-2", "Essay structuring", "stage", "", "done"),
         ("stage-3", "Argument development", "stage", "", "done"),
@@ -295,7 +295,7 @@ def test_position_is_the_current_stage_or_section(
     doc["current_stage"] = stage
     doc["stages"]["stage_3"]["current_section"] = three
     doc["stages"]["stage_4"]["current_section"] = four
-    assert get(doc).position == position  # a number that is none leaves it to the name
+    assert get(doc).position == position  # without a valid number, the name is used
 
 
 @pytest.mark.req("S3-50", "S3-51", "S3-52", "S3-53", "S3-54", "S3-55", "S3-56")
@@ -450,8 +450,8 @@ def test_units_status_is_written_in_the_documents_words(status: str) -> None:
     stages = put(session(), facts)["stages"]
     listed = [section for n in (3, 4) for section in stages[f"stage_{n}"]["sections"]]
     assert len(listed) == (0 if status == "skipped" else 4)
-    told = {node["status"] for node in (*stages.values(), *listed)}
-    assert told == {words.get(status, "in_progress")}
+    written = {node["status"] for node in (*stages.values(), *listed)}
+    assert written == {words.get(status, "in_progress")}
 
 
 def test_spelling_with_the_same_meaning_is_not_changed() -> None:
@@ -609,9 +609,9 @@ def test_reason_becomes_the_nearest_of_the_documents_words(reason: str, word: st
 
 @pytest.mark.req("S3-63", "S3-64", "S3-65", "S3-66", "S3-67", "S3-68")
 def test_revisits_are_added_to_the_revision_history_and_never_removed() -> None:
-    told = RevisitFact("stage-2", "turned around", "major", ["stage-4-draft.v1.md"], NOW + 7)
+    revisit = RevisitFact("stage-2", "turned around", "major", ["stage-4-draft.v1.md"], NOW + 7)
     elsewhere = RevisitFact("phase-2", "no stage of an essay")
-    doc = put(session(), Facts(revisits=[told, elsewhere]))
+    doc = put(session(), Facts(revisits=[revisit, elsewhere]))
     assert doc["revision_history"] == [
         *session()["revision_history"],
         {
@@ -622,8 +622,8 @@ def test_revisits_are_added_to_the_revision_history_and_never_removed() -> None:
             "timestamp": "2026-02-14T19:30:22Z",
         },
     ]
-    assert get(doc).revisits[1] == replace(told, at=NOW)
-    again = Facts(status="paused", revisits=[told, *get(session()).revisits])
+    assert get(doc).revisits[1] == replace(revisit, at=NOW)
+    again = Facts(status="paused", revisits=[revisit, *get(session()).revisits])
     for facts in (again, Facts(status="paused")):
         assert put(doc, facts)["revision_history"] == doc["revision_history"]
     where = replace(HERE, names=NAMES | {"stage-4-draft.v1.md"})
@@ -702,13 +702,15 @@ def test_missing_part_is_reported_once() -> None:
 def test_strict_check_requires_our_style_of_timestamps() -> None:
     doc = changed("started_at", "2026-02-14T15:30:22.000+01:00")
     assert check(doc) == []
-    told = check(doc, strict=True)
-    assert [(f.code, f.severity, f.where) for f in told] == [("stamp-style", ERROR, "started_at")]
+    findings = check(doc, strict=True)
+    assert [(f.code, f.severity, f.where) for f in findings] == [
+        ("stamp-style", ERROR, "started_at")
+    ]
 
 
 def test_placeholders_are_reported_as_information_only() -> None:
-    told = check(changed("style_profile_path", "{path}"))
-    assert [(f.code, f.severity) for f in told] == [("placeholder", INFO)]
+    findings = check(changed("style_profile_path", "{path}"))
+    assert [(f.code, f.severity) for f in findings] == [("placeholder", INFO)]
 
 
 @pytest.mark.req("S3-109")
@@ -813,9 +815,9 @@ def test_completed_stage_after_one_not_started_is_reported(
     doc = session()
     for number, word in enumerate(statuses.split(), 1):
         doc["stages"][f"stage_{number}"]["status"] = words.get(word, "in_progress")
-    told = check(doc)
-    assert [f.where for f in told if f.code == "prerequisite-not-started"] == faults
-    assert all(f.requirement == "S3-114" for f in told if f.code == "prerequisite-not-started")
+    findings = check(doc)
+    assert [f.where for f in findings if f.code == "prerequisite-not-started"] == faults
+    assert all(f.requirement == "S3-114" for f in findings if f.code == "prerequisite-not-started")
 
 
 def test_session_completed_before_its_stages_is_reported() -> None:
@@ -839,7 +841,7 @@ def test_session_in_tmp_gives_a_warning() -> None:
     assert codes == {"folder-is-temporary"}
 
 
-# -- the ladder -----------------------------------------------------------------------------------
+# -- recovery -------------------------------------------------------------------------------------
 
 THESIS = b"""# Approved Thesis
 
@@ -950,7 +952,7 @@ def test_state_with_wrong_bytes_only_loses_nothing(odd: bytes) -> None:
 def test_state_torn_within_a_line_is_never_read_as_complete() -> None:
     data = fresh("yaml", session())
     by_name = yaml.safe_dump(session(), sort_keys=True).encode()
-    # Of the very last value nobody can tell whether it is whole: nothing is to follow it.
+    # Whether the very last value is complete cannot be known: nothing follows it.
     for text in (data[:-1], by_name.rpartition(b"  voice_reference_mode")[0]):
         ends = [n for n in range(600, len(text), 7) if text[n - 1 : n] != b"\n"]
         assert {recovered({STATE: text[:n], fields.BACKUP: WHOLE}).level for n in ends} == {
@@ -998,7 +1000,7 @@ def test_thesis_means_that_stage_1_is_completed() -> None:
     assert made["completed_at"] == "2026-02-14T15:00:00Z"
     bare = recovered({STATE: b"", "stage-1-thesis.md": b""})
     assert bare.state["stages"]["stage_1"]["status"] == "completed"
-    assert any("does not say that the user approved" in line for line in bare.inferred)
+    assert any("without an approval of the user" in line for line in bare.inferred)
     assert stages({STATE: b"", "stage-2-outline.v1.md": b""})["stage_1"]["status"] == "not_started"
 
 
@@ -1017,8 +1019,8 @@ def test_outline_means_that_stage_2_is_completed() -> None:
     )
     assert made.state["current_stage_name"] == "argument_development"
     counted = OUTLINE.replace(b"- **Sections**: [3]\n", b"").replace(b"- **Target length**", b"x")
-    told = stage_files.outline(counted)
-    assert (told.total, told.words) == (3, 1800)
+    outline = stage_files.outline(counted)
+    assert (outline.total, outline.words) == (3, 1800)
 
 
 @pytest.mark.req("S3-101", "X3-5")
@@ -1051,9 +1053,9 @@ def test_stage_3_is_completed_only_when_the_writing_has_begun() -> None:
 
 
 @pytest.mark.req("X3-5")
-@pytest.mark.parametrize("said", [b"No", b"Pending", b"[date/time]", b"not yet"])
-def test_map_not_approved_by_the_user_is_in_progress(said: bytes) -> None:
-    assert not stage_files.arguments(MAP + b"\n## Approved By User\n" + said).approval.given
+@pytest.mark.parametrize("answer", [b"No", b"Pending", b"[date/time]", b"not yet"])
+def test_map_not_approved_by_the_user_is_in_progress(answer: bytes) -> None:
+    assert not stage_files.arguments(MAP + b"\n## Approved By User\n" + answer).approval.given
 
 
 @pytest.mark.req("S3-102", "X3-5")
@@ -1079,7 +1081,7 @@ def test_progress_of_the_writing_is_read_from_the_draft() -> None:
 
 @pytest.mark.req("S3-102", "X3-5")
 @pytest.mark.parametrize(
-    "text, told",
+    "text, expected",
     [
         (b"", []),
         (b"# Title\n\nno section\n", []),
@@ -1091,14 +1093,14 @@ def test_progress_of_the_writing_is_read_from_the_draft() -> None:
     ],
 )
 def test_paragraphs_are_counted_between_blank_lines(
-    text: bytes, told: list[tuple[str, int, bool]]
+    text: bytes, expected: list[tuple[str, int, bool]]
 ) -> None:
-    assert [(s.title, s.paragraphs, s.closed) for s in stage_files.draft(text)] == told
+    assert [(s.title, s.paragraphs, s.closed) for s in stage_files.draft(text)] == expected
 
 
 @pytest.mark.req("S3-102", "X3-5")
 @pytest.mark.parametrize(
-    "draft, told",
+    "draft, expected",
     [
         ("---\nlayout: post\n---\n\n## A\n\nx\n\ny\n\n---\n\n## B\n\nz\n", {1: 2, 2: 1}),
         ("# Tides\n\n*as of today*\n\n## A\n\nx\n\n---\n\n## B\n\ny\n", {1: 1, 2: 1}),
@@ -1110,12 +1112,12 @@ def test_paragraphs_are_counted_between_blank_lines(
     ],
 )
 def test_paragraphs_are_counted_for_the_section_that_the_outline_names(
-    draft: str, told: dict[int, int]
+    draft: str, expected: dict[int, int]
 ) -> None:
     outline = b"- **Sections**: 3\n### Section 1: A\n### Section 2: B\n### Section 3: C\n"
     bundle = {"stage-2-outline.md": outline, "stage-4-draft.md": draft.encode()}
     counts = {s["section_index"]: s["completed_paragraphs"] for s in sections_of(bundle)}
-    assert {index: count for index, count in counts.items() if count} == told
+    assert {index: count for index, count in counts.items() if count} == expected
 
 
 def sections_of(bundle: dict[str, bytes]) -> list[dict[str, Any]]:
@@ -1124,8 +1126,8 @@ def sections_of(bundle: dict[str, bytes]) -> list[dict[str, Any]]:
 
 
 def test_draft_is_counted_in_words() -> None:
-    told = recovered({"stage-4-draft.md": b"## A\n\nOne.\n"}).inferred
-    assert "stage 4: 1 paragraph in 1 section" in told
+    inferred = recovered({"stage-4-draft.md": b"## A\n\nOne.\n"}).inferred
+    assert "stage 4: 1 paragraph in 1 section" in inferred
 
 
 def test_final_essay_means_that_everything_is_done() -> None:
@@ -1138,8 +1140,8 @@ def test_final_essay_means_that_everything_is_done() -> None:
 def test_only_output_fields_not_in_the_final_essay_are_lost() -> None:
     made = recovered({**EVIDENCE, "final-essay.md": b"# Tides\n\nThey come and go."})
     assert made.state["output"]["total_word_count"] == 5
-    told = {line for line in made.lost if "output" in line}
-    assert told == {
+    lost = {line for line in made.lost if "output" in line}
+    assert lost == {
         "output.sources_verified",
         "output.voice_consistency_score",
         "output.completed_at",
@@ -1217,20 +1219,20 @@ def test_answer_of_the_user_creates_a_new_state(stage: int) -> None:
     bundle = {STATE: BROKEN, "stage-1-thesis.md": THESIS}
     made = salvage.begin_at(stage, bundle, HERE)
     assert get(made).position == f"stage-{stage}"
-    told = [made["stages"][f"stage_{n}"]["status"] for n in (1, 2, 3, 4)]
+    statuses = [made["stages"][f"stage_{n}"]["status"] for n in (1, 2, 3, 4)]
     before = ["completed", "needs_review", "needs_review"][: stage - 1]
-    assert told == [*before, "in_progress", *["not_started"] * (4 - stage)]
+    assert statuses == [*before, "in_progress", *["not_started"] * (4 - stage)]
     where = replace(HERE, names=frozenset(bundle))
     assert [f.code for f in check(made, where) if f.severity == ERROR] == []
 
 
-@pytest.mark.parametrize("said", [b"", b"\0" * 99, b"- a\n", b"{{{"])
-def test_empty_session_file_gives_nothing_to_salvage(said: bytes) -> None:
-    assert FORMAT.salvage({STATE: said, fields.BACKUP: said}, HERE) is None
-    assert recovered({STATE: said}).level == "manual"
-    assert FORMAT.salvage({STATE: said, "fact-check-log.md": b"x"}, HERE) is not None
+@pytest.mark.parametrize("data", [b"", b"\0" * 99, b"- a\n", b"{{{"])
+def test_empty_session_file_gives_nothing_to_salvage(data: bytes) -> None:
+    assert FORMAT.salvage({STATE: data, fields.BACKUP: data}, HERE) is None
+    assert recovered({STATE: data}).level == "manual"
+    assert FORMAT.salvage({STATE: data, "fact-check-log.md": b"x"}, HERE) is not None
     assert (
-        FORMAT.salvage({STATE: said, fields.BACKUP: b"pipeline_id: e-1\nx: [\n"}, HERE) is not None
+        FORMAT.salvage({STATE: data, fields.BACKUP: b"pipeline_id: e-1\nx: [\n"}, HERE) is not None
     )
 
 
@@ -1340,7 +1342,7 @@ def test_sessions_are_listed_as_the_document_does() -> None:
 
 @pytest.mark.req("S3-121")
 @pytest.mark.parametrize(
-    "idle, told",
+    "idle, shown",
     [
         (-HOUR, "just now"),
         (59_999, "just now"),
@@ -1352,9 +1354,9 @@ def test_sessions_are_listed_as_the_document_does() -> None:
         (40 * DAY, "40 days ago"),
     ],
 )
-def test_elapsed_time_is_shown_in_the_largest_fitting_unit(idle: int, told: str) -> None:
+def test_elapsed_time_is_shown_in_the_largest_fitting_unit(idle: int, shown: str) -> None:
     assert display.session_list([("x", session())], replace(HERE, now=_last() + idle)).endswith(
-        f"Last active: {told}"
+        f"Last active: {shown}"
     )
 
 

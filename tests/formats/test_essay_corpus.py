@@ -45,8 +45,8 @@ def test_each_file_reads_as_in_the_table(name: str) -> None:
     reading = FORMAT.reading(tree, Where())
     findings = FORMAT.check(tree, Where())
     codes = tuple(finding.code for finding in findings)
-    said = (reading.generation, reading.complete, reading.status, reading.progress, codes)
-    assert said == TABLE[name]
+    result = (reading.generation, reading.complete, reading.status, reading.progress, codes)
+    assert result == TABLE[name]
     assert FORMAT.recognise(name, tree[STATE]) == 1 and reading.writable
     assert {finding.severity for finding in findings} == {INFO}
 
@@ -64,8 +64,12 @@ def test_new_file_has_the_templates_keys_in_their_order_and_its_values() -> None
     template, ours = load(name)[STATE], fields.blank()
     assert keys(ours) == keys(template)
     for path in keys(ours):
-        told, made = fields.value_at(template, path), fields.value_at(ours, path)
-        assert (made or None) == (None if isinstance(told, str) and "{" in told else told or None)
+        template_value, made = fields.value_at(template, path), fields.value_at(ours, path)
+        assert (made or None) == (
+            None
+            if isinstance(template_value, str) and "{" in template_value
+            else template_value or None
+        )
 
 
 def keys(doc: Any, path: str = "") -> list[str]:

@@ -270,17 +270,17 @@ def test_context_usage_is_read_and_written() -> None:
 
 @pytest.mark.req("X4-3")
 @pytest.mark.parametrize(
-    ("tokens", "told"),
+    ("tokens", "words"),
     [(70_000, []), (70_001, ["warn"]), (100_000, ["warn"]), (100_001, ["compress"])],
 )
-def test_context_that_grows_too_large_is_reported(tokens: int, told: list[str]) -> None:
+def test_context_that_grows_too_large_is_reported(tokens: int, words: list[str]) -> None:
     usage = {
         "estimated_tokens": tokens,
         "percentage": percentage(tokens, HERE.window),
         "last_compression": None,
     }
     codes = [code for code, _, _ in found(mode="debug", context_usage=usage)]
-    assert codes == [f"tokens-{word}" for word in told]
+    assert codes == [f"tokens-{word}" for word in words]
 
 
 @pytest.mark.req("X4-2")
@@ -289,15 +289,15 @@ def test_context_that_grows_too_large_is_reported(tokens: int, told: list[str]) 
     [("default", 2, 70), ("debug", 1, 90), ("optimize", 4, 60), ("release", 4, 85)],
 )
 def test_work_beyond_the_limits_of_a_mode_is_reported(mode: str, agents: int, percent: int) -> None:
-    def told(running: int, used: int) -> list[str]:
+    def reported(running: int, used: int) -> list[str]:
         many = [{**RUNNING, "id": f"agent-{number}"} for number in range(running)]
         usage = {"estimated_tokens": used * 1280, "percentage": used, "last_compression": None}
-        told = [code for code, _, _ in found(mode=mode, agents=many, context_usage=usage)]
-        return [code for code in told if not code.startswith("tokens-")]
+        codes = [code for code, _, _ in found(mode=mode, agents=many, context_usage=usage)]
+        return [code for code in codes if not code.startswith("tokens-")]
 
-    assert told(agents, percent) == []
-    assert told(agents + 1, percent) == ["many-agents"]
-    assert told(agents, percent + 1) == ["compress-due"]
+    assert reported(agents, percent) == []
+    assert reported(agents + 1, percent) == ["many-agents"]
+    assert reported(agents, percent + 1) == ["compress-due"]
 
 
 def test_modes_and_limits_are_those_of_the_companion() -> None:
@@ -343,8 +343,8 @@ def test_errors_of_other_programs_are_read_in_any_form() -> None:
 
 
 def test_reason_of_a_failed_session_is_not_a_second_error() -> None:
-    told = replace(read(), status="failed", because="disk full", errors=[ErrorFact("disk full")])
-    assert [each["message"] for each in write(told)["errors"]].count("disk full") == 1
+    failed = replace(read(), status="failed", because="disk full", errors=[ErrorFact("disk full")])
+    assert [each["message"] for each in write(failed)["errors"]].count("disk full") == 1
 
 
 def test_two_failed_agents_of_one_name_share_its_error() -> None:

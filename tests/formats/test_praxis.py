@@ -791,7 +791,7 @@ def test_removed_step_is_removed_from_the_file() -> None:
 # -- laws -----------------------------------------------------------------------------------------
 
 
-# What a step's status reads as, once written: what has no word of its own is what its time says.
+# The status that is read after writing; one without a word in the format depends on its time.
 
 
 # -- checking -------------------------------------------------------------------------------------

@@ -1,7 +1,7 @@
 """What is read in real praxis files: one reviewed row per file.
 
 The number of phases that a workflow's definition gives is handed in where there is one, as
-`classification.json` notes it; what that file says of each session is held against the table.
+`classification.json` notes it; what that file states about each session is compared with the table.
 """
 
 from __future__ import annotations
@@ -150,8 +150,8 @@ def test_each_file_reads_as_in_the_table(name: str) -> None:
     reading = FORMAT.reading(tree, where)
     progress = None if reading.progress is None else int(reading.progress * 100)
     codes = tuple(finding.code for finding in FORMAT.check(tree, where))
-    said = (reading.generation, reading.complete, reading.status, progress, codes)
-    assert said == TABLE[name]
+    result = (reading.generation, reading.complete, reading.status, progress, codes)
+    assert result == TABLE[name]
     assert reading.writable == (reading.generation == "redesign")
 
 

@@ -377,7 +377,7 @@ def test_all_patterns_of_a_gate_share_one_effort(
 
 
 def test_an_optional_value_that_was_given_is_submitted_too() -> None:
-    asked = gate(Field("coverage"), Field("notes", required=False), Field("who", required=False))
+    asked = gate(Field("coverage"), Field("notes", required=False), Field("author", required=False))
     line = "forestay phase done 1 --evidence coverage=85"
     assert submit_command(asked, {"coverage": 85}, 1) == line
     assert submit_command(asked, {"coverage": 85, "notes": 3}, 1) == f"{line} --evidence notes=3"

@@ -76,7 +76,7 @@ def session(**changes: Any) -> dict[str, Any]:
 
 
 def change(doc: dict[str, Any], changes: dict[str, Any]) -> dict[str, Any]:
-    """`part__key=value` reaches into a part; a value of `...` takes the key away."""
+    """`part__key=value` changes a part; a value of `...` removes the key."""
     for name, value in changes.items():
         *path, key = name.split("__")
         part = doc

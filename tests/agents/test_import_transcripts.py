@@ -131,7 +131,7 @@ def test_dry_run_records_nothing_and_reports_what_would_be_imported(
     assert (dry.events, dry.goal, dry.outcome) == (real.events, real.goal, "adopted")
 
 
-def test_what_hooks_told_while_it_went_on_is_not_doubled(
+def test_conversation_recorded_by_hooks_is_not_imported_again(
     stay: Forestay, transcripts: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from forestay.store.machine.agent_runs import AgentRuns, Run
@@ -143,7 +143,7 @@ def test_what_hooks_told_while_it_went_on_is_not_doubled(
     assert stay.list() == []
 
 
-def test_what_was_forgotten_does_not_come_back(stay: Forestay, transcripts: Path) -> None:
+def test_forgotten_transcript_is_not_imported_again(stay: Forestay, transcripts: Path) -> None:
     [one] = told(stay, transcripts)
     stay.session(one.session).lifecycle.forget()
     [again] = told(stay, transcripts)
@@ -178,7 +178,9 @@ def test_conversation_of_a_deleted_folder_is_imported(stay: Forestay, tmp_path: 
     assert (one.outcome, one.folder, paths) == ("adopted", "/w", ["a.py"])
 
 
-def test_codex_and_gemini_are_retold_too(stay: Forestay, tmp_path: Path, project: Path) -> None:
+def test_transcripts_of_codex_and_gemini_are_imported(
+    stay: Forestay, tmp_path: Path, project: Path
+) -> None:
     rollout = tmp_path / "codex" / "rollout-1.jsonl"
     prompt = {"type": "message", "role": "user", "content": [{"type": "input_text", "text": "go"}]}
     parse_prompt = {"type": "response_item", "timestamp": META.get("timestamp"), "payload": prompt}
@@ -191,7 +193,7 @@ def test_codex_and_gemini_are_retold_too(stay: Forestay, tmp_path: Path, project
     assert (two.goal, two.events) == ("row", 3)
 
 
-def test_nothing_asked_and_nothing_done_is_no_session(stay: Forestay, tmp_path: Path) -> None:
+def test_empty_conversation_is_no_session(stay: Forestay, tmp_path: Path) -> None:
     write(tmp_path / "agents" / "n1.jsonl", line("summary"), user("x", 1, isMeta=True))
     [one] = told(stay, tmp_path / "agents")
     assert (one.outcome, one.session) == ("empty", "")

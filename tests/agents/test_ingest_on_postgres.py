@@ -17,7 +17,7 @@ from tests.agents.test_ingest import (  # noqa: F401 - collected here, too
     test_payloads_that_were_recorded_and_not_deleted_are_recorded_once,
     test_process_that_died_in_a_tool_leaves_an_unknown_outcome,
     test_session_is_saved_in_its_files_before_a_compaction_and_paused_at_the_end,
-    test_whole_turn_is_recorded_with_who_did_it_and_when,
+    test_turn_is_recorded_with_actors_and_times,
 )
 
 

@@ -67,9 +67,7 @@ def test_on_empty_ground_uninstalling_leaves_nothing(name: str, scope: str, plac
 
 @pytest.mark.parametrize("tools", [True, False])
 @pytest.mark.parametrize("name", HOOKED)
-def test_what_was_just_installed_is_of_no_other_version(
-    name: str, tools: bool, places: Places
-) -> None:
+def test_new_installation_is_not_outdated(name: str, tools: bool, places: Places) -> None:
     plan = install.plan_install(name, USER, places, tools=tools)
     install.apply_plan(plan, places)
     assert "agent-outdated" not in [one.code for one in install_check.advice(places)]
@@ -146,7 +144,7 @@ def test_codex_gets_its_server_at_the_end_of_its_toml(places: Places) -> None:
 
 
 @pytest.mark.parametrize("mine", ["", 'model = "x"', 'model = "x"\n', "# mine\n\n[a]\nb = 1\n"])
-def test_what_codex_adds_behind_our_server_outlives_it(places: Places, mine: str) -> None:
+def test_tables_after_our_server_survive_an_uninstall(places: Places, mine: str) -> None:
     path = Path(places.user_home, ".codex", "config.toml")
     path.parent.mkdir()
     path.write_text(mine)
@@ -283,7 +281,7 @@ def test_folder_of_an_agent_is_read_from_its_variable(places: Places) -> None:
     }
 
 
-def test_what_is_installed_is_found_by_looking(places: Places) -> None:
+def test_installation_is_found_in_the_settings(places: Places) -> None:
     _install("qwen", PROJECT, places)
     _install("cursor", USER, places)
     os.remove(os.path.join(places.home, "hooks", "installed.json"))
@@ -293,7 +291,7 @@ def test_what_is_installed_is_found_by_looking(places: Places) -> None:
     assert not {name for name, _ in found} & {"claude-code", "codex", "gemini", "opencode"}
 
 
-def test_what_is_told_in_agents_md_is_installed_in_no_other_agent(places: Places) -> None:
+def test_agents_md_does_not_count_as_another_agent(places: Places) -> None:
     _install("agents-md", PROJECT, places)
     found = [(plan.agent, plan.scope) for plan in install.installed(places)]
     assert found == [("agents-md", PROJECT)]

@@ -126,7 +126,7 @@ def test_a_model_that_does_not_answer_is_an_error(kind: str, category: str) -> N
     assert failed.bodies == (ev.ErrorRaised(message="429", category=category),)
 
 
-def test_a_sub_agent_whose_model_does_not_answer_dies() -> None:
+def test_sub_agent_whose_model_does_not_answer_fails() -> None:
     told = payload("StopFailure", error="rate_limit", last_assistant_message="429", agent_id="a7")
     died = heard("claude-code", told)
     assert (died.what, died.by) == ("agent_stop", "a7")
@@ -143,20 +143,20 @@ NOTICE = (
 
 
 @pytest.mark.parametrize("agent", FORMED)
-def test_a_prompt_is_what_a_user_asked(agent: str) -> None:
+def test_prompt_has_the_words_of_the_user(agent: str) -> None:
     prompt = heard(agent, payload("UserPromptSubmit", prompt="fix <b>bold</b> text"))
     assert prompt.what == "prompt"
     assert prompt.bodies == (ev.MessageSent(role="user", text="fix <b>bold</b> text"),)
 
 
 @pytest.mark.parametrize("agent", FORMED)
-def test_what_a_sub_agent_is_asked_was_not_asked_by_a_user(agent: str) -> None:
+def test_prompt_of_a_sub_agent_is_machine_text(agent: str) -> None:
     told = heard(agent, payload("UserPromptSubmit", prompt="look there", agent_id="a7"))
     assert (told.what, told.by) == ("other", "a7")
     assert told.bodies == (ev.MessageSent(role="machine", text="look there"),)
 
 
-def test_what_a_machine_says_is_kept_apart_from_what_a_user_asks() -> None:
+def test_machine_text_and_user_text_are_separate_messages() -> None:
     told = payload("BeforeAgent", prompt="<hook_context>obey</hook_context>\n\nfix it")
     assert bodies("gemini", told) == [
         ev.MessageSent(role="machine", text="<hook_context>obey</hook_context>"),
@@ -196,7 +196,7 @@ def test_a_command_with_words_was_asked_by_a_user() -> None:
     assert parse_prompt(bare) == (ev.MessageSent(role="machine", text=bare),)
 
 
-def test_a_prompt_of_nothing_is_no_prompt() -> None:
+def test_empty_prompt_is_ignored() -> None:
     assert parse_payload("qwen", payload("UserPromptSubmit", prompt="")) is None
 
 
@@ -233,7 +233,7 @@ def test_a_long_command_is_cut_where_it_is_only_mentioned() -> None:
     assert 150 < len(heard("codex", told).doing) <= 160
 
 
-def test_calls_without_an_id_pair_by_what_was_called() -> None:
+def test_calls_without_an_id_pair_by_tool_and_input() -> None:
     call = {"tool_name": "run_shell_command", "tool_input": {"command": "ls"}}
     before = heard("gemini", payload("BeforeTool", **call))
     after = heard("gemini", payload("AfterTool", **call, tool_response={"llmContent": "x"}))
@@ -353,7 +353,7 @@ def test_a_call_of_a_server_is_a_command() -> None:
 
 
 @pytest.mark.parametrize("tool", ["Read", "WebSearch", "mcp__forestay__record"])
-def test_who_only_looks_or_tells_us_himself_changes_nothing(tool: str) -> None:
+def test_reading_tools_and_our_own_tools_have_no_events(tool: str) -> None:
     after = heard("claude-code", ran(tool, {"file_path": "/w/a"}, "text"))
     assert (after.what, after.bodies, after.pair) == ("after", (), "u1")
 
@@ -581,13 +581,13 @@ def test_a_sub_agent_starts_and_stops(agent: str) -> None:
     assert stop.bodies == (ev.AgentFinished(agent="a7", result="found it"),)
 
 
-def test_who_writes_a_summary_is_no_sub_agent() -> None:
+def test_agent_writing_its_summary_is_no_sub_agent() -> None:
     assert (
         parse_payload("claude-code", payload("SubagentStop", agent_id="a7", agent_type="")) is None
     )
 
 
-def test_what_a_sub_agent_used_is_told_by_its_call() -> None:
+def test_tokens_of_a_sub_agent_come_from_its_call() -> None:
     told = ran("Agent", {"prompt": "p"}, {"agentId": "a7", "totalTokens": 1225})
     assert bodies("claude-code", told) == [ev.ContextMeasured(tokens=1225, agent="a7")]
     assert bodies("claude-code", ran("Agent", {}, {"status": "async_launched"})) == []

@@ -71,7 +71,7 @@ def agent_of(path: Path) -> str:
     return next((agent for agent in known if folder.startswith(agent)), "claude-code")
 
 
-def test_every_recorded_payload_says_what_was_looked_up() -> None:
+def test_every_recorded_payload_has_the_expected_events() -> None:
     used: Counter[str] = Counter()
     for path in recorded():
         name = str(path.relative_to(CORPUS))
@@ -84,7 +84,7 @@ def test_every_recorded_payload_says_what_was_looked_up() -> None:
     assert used.total() > 400
 
 
-def test_every_recorded_event_has_a_row_of_its_own() -> None:
+def test_every_recorded_event_has_a_row() -> None:
     """None is ignored because nobody ever heard of it."""
     for path in recorded():
         told = json.loads(path.read_bytes())

@@ -53,14 +53,14 @@ def _is_ours(key: str, value: object) -> bool:
 
 
 @given(files())
-def test_what_is_put_in_and_taken_out_leaves_every_byte(file: tuple[str, Any]) -> None:
+def test_inserting_and_removing_restores_every_byte(file: tuple[str, Any]) -> None:
     text, _ = file
     there, made = settings_file.inserted(text, PATH, ITEM)
     assert settings_file.removed(there, PATH, _is_ours, made) == text
 
 
 @given(files())
-def test_what_is_put_in_is_there_and_nothing_else_changed(file: tuple[str, Any]) -> None:
+def test_inserted_entry_is_the_only_change(file: tuple[str, Any]) -> None:
     text, value = file
     there, _ = settings_file.inserted(text, PATH, ITEM)
     expected = json.loads(json.dumps(value))
@@ -69,9 +69,7 @@ def test_what_is_put_in_is_there_and_nothing_else_changed(file: tuple[str, Any])
 
 
 @given(files(), st.integers(0, 40), st.sampled_from(list('{}[]",:/*\\x\n')))
-def test_a_file_that_is_no_json_is_refused_or_kept(
-    file: tuple[str, Any], at: int, char: str
-) -> None:
+def test_invalid_json_is_refused_or_left_alone(file: tuple[str, Any], at: int, char: str) -> None:
     text = file[0][:at] + char + file[0][at:]
     try:
         there, made = settings_file.inserted(text, PATH, ITEM)

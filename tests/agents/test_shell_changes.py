@@ -92,7 +92,7 @@ def test_changes_of_a_command_are_found_with_digests_and_lines(repository: Path)
     ]
 
 
-def test_what_changed_before_that_moment_is_nobodys_news(repository: Path) -> None:
+def test_files_changed_before_the_command_are_not_listed(repository: Path) -> None:
     (repository / "kept.py").write_text("dirty before\n")
     (repository / "gone.py").unlink()
     later = int(time.time() * 1000) + 60_000
@@ -231,16 +231,16 @@ NEWS: dict[str, tuple[ChangedFile, File | None, FileChanged | None]] = {
 
 
 @pytest.mark.parametrize("name", NEWS)
-def test_only_what_the_session_does_not_know_is_news(name: str) -> None:
+def test_only_changes_unknown_to_the_session_are_new(name: str) -> None:
     found, row, expected = NEWS[name]
     assert new_changes(Scan((found,)), lambda path: row) == ([expected] if expected else [])
 
 
-def test_news_says_which_agent_did_it() -> None:
+def test_change_names_its_agent() -> None:
     assert new_changes(Scan((NOW,)), lambda path: None, by="a7")[0].agent == "a7"
 
 
-def test_what_git_says_is_read_field_by_field() -> None:
+def test_git_status_is_parsed_field_by_field() -> None:
     hashes = b"0" * 40 + b" " + b"1" * 40
     answer = b"\0".join(
         [

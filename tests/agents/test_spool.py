@@ -60,9 +60,7 @@ def script(tmp_path: Path) -> Script:
 
 
 @pytest.mark.parametrize("sync", ["d", "f", ""])
-def test_payload_is_kept_byte_for_byte_and_says_where_it_came_from(
-    script: Script, sync: str
-) -> None:
+def test_payload_is_stored_byte_for_byte_with_its_sender(script: Script, sync: str) -> None:
     script = Script(script.home, sync)
     script.quietly(b'{"a": "\xc3\xa4\xff\x00"}\n\n')
     (kept,) = script.kept()
@@ -113,7 +111,7 @@ def test_script_needs_no_particular_shell(script: Script, shell: tuple[str, ...]
     assert kept.is_cut and kept.sender.pid == os.getpid()
 
 
-def test_claude_alone_tells_its_own_process_and_a_shell_between_is_not_the_agent(
+def test_sender_is_the_agent_and_not_a_shell_between(
     script: Script,
 ) -> None:
     child = subprocess.Popen(["sleep", "60"])
@@ -158,7 +156,7 @@ def test_payload_beyond_the_limit_is_cut_and_the_agent_can_say_it_all(script: Sc
     assert script.spool.lost()[0] == 0
 
 
-def test_payload_beyond_the_limit_is_kept_where_nobody_dies_of_a_signal(script: Script) -> None:
+def test_payload_beyond_the_limit_is_stored_without_a_broken_pipe(script: Script) -> None:
     def ignore() -> None:
         signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 
@@ -180,9 +178,7 @@ def test_full_disk_is_counted_and_leaves_no_half(script: Script) -> None:
 
 
 @pytest.mark.parametrize("sync", ["d", ""])
-def test_disk_that_is_full_to_the_last_byte_still_counts_what_is_lost(
-    small_disk: Path, sync: str
-) -> None:
+def test_lost_payloads_are_counted_on_a_full_disk(small_disk: Path, sync: str) -> None:
     home = small_disk / "home"
     home.mkdir(mode=0o700)
     Spool(str(home)).prepare()
@@ -233,7 +229,7 @@ def test_folder_and_words_may_hold_anything(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("payload", [b"", b"\n", b"\x00" * 100, b'{"torn": "'])
-def test_what_is_no_payload_is_kept_too(script: Script, payload: bytes) -> None:
+def test_invalid_payload_is_stored_too(script: Script, payload: bytes) -> None:
     script.quietly(payload)
     assert [one.data for one in script.kept()] == [payload]
 
@@ -261,7 +257,7 @@ def program(tmp_path: Path) -> Path:
     return path
 
 
-def test_start_of_a_session_prints_what_forestay_says_and_never_its_exit_code(
+def test_start_of_a_session_prints_the_briefing_and_exits_with_0(
     script: Script, program: Path
 ) -> None:
     script = Script(script.home, program=[str(program), "with a blank"])
@@ -272,7 +268,7 @@ def test_start_of_a_session_prints_what_forestay_says_and_never_its_exit_code(
 
 
 @pytest.mark.parametrize("event", ["Stop", "StopFailure", "PreCompact", "SessionEnd", "AfterAgent"])
-def test_end_of_a_turn_starts_one_that_ingests_and_does_not_wait_for_it(
+def test_end_of_a_turn_starts_an_ingest_without_waiting(
     script: Script, program: Path, tmp_path: Path, event: str
 ) -> None:
     program.write_text(program.read_text().replace("echo", "sleep 1; echo", 1))
@@ -316,7 +312,7 @@ def test_order_is_by_time_then_by_name(script: Script) -> None:
     assert script.spool.oldest() == 0
 
 
-def test_what_a_script_left_that_died_waits_with_the_rest_after_a_while(script: Script) -> None:
+def test_files_of_a_dead_script_are_queued_after_a_while(script: Script) -> None:
     left, fresh = (script.home / "spool" / TMP / name for name in ("left", "fresh"))
     for path in (left, fresh):
         path.write_bytes(b"forestay-spool 1 codex Stop 1 2 - -\n{}")

@@ -127,7 +127,7 @@ def test_claude_sends_sub_agents() -> None:
     ]
 
 
-def test_what_a_sub_agent_of_claude_did_is_its_own() -> None:
+def test_work_of_a_claude_sub_agent_has_its_name() -> None:
     inside = {"isSidechain": True, "agentId": "a7"}
     heard = said(
         ClaudeReader(),
@@ -257,7 +257,7 @@ def test_codex_reports_the_result_of_a_command(name: str) -> None:
     assert bodies(CodexReader(), META, calls("shell", given, 1), output(1, 2, told)) == [expected]
 
 
-def test_what_codex_tells_beside_an_answer_counts() -> None:
+def test_end_records_of_codex_are_used() -> None:
     ended = {"type": "CommandExecution", "id": "t1", "exit_code": 3, "duration": {"secs": 2}}
     ended["duration"] = {"secs": 2, "nanos": 5_000_000}
     [ran] = bodies(

@@ -252,7 +252,7 @@ def test_finished_session_is_reopened_for_a_reason(ask: Ask, call: Call) -> None
     assert ask("find", what="log", session="one")["found"][-1]["kind"] == "session.resumed"
 
 
-def test_finish_names_what_is_left_open(ask: Ask) -> None:
+def test_finish_lists_open_tasks_and_agents(ask: Ask) -> None:
     ask("start", goal="x")
     ask("record", events=[{"do": "task_add", "title": "a", "id": "a"}])
     assert ask("finish", how="complete")["left_open"] == {"tasks": ["a"]}

@@ -84,7 +84,7 @@ def arrival_findings(home: Forestay) -> list[Finding]:
     ]
 
 
-def test_an_artifact_that_is_missing_is_told_though_no_file_was_recorded(move: Move) -> None:
+def test_missing_artifact_is_reported_without_a_recorded_file(move: Move) -> None:
     session = move.begin()
     (Path(move.laptop.context.workspace.tree.root) / "report.md").write_text("all is well")
     session.record.artifact(str(Path(move.laptop.context.workspace.tree.root) / "report.md"))
@@ -98,7 +98,7 @@ def test_an_artifact_that_is_missing_is_told_though_no_file_was_recorded(move: M
 
 
 @pytest.mark.req("S2-2", "X2-5", "X2-8")
-def test_a_session_is_pulled_and_taken_up_where_it_arrives(move: Move) -> None:
+def test_session_is_pulled_and_resumed_on_another_device(move: Move) -> None:
     move.begin()
     pulled = move.desktop.remotes.fetch()
     assert pulled.asked and pulled.events and not pulled.why
@@ -111,7 +111,7 @@ def test_a_session_is_pulled_and_taken_up_where_it_arrives(move: Move) -> None:
 
 
 @pytest.mark.req("X2-8")
-def test_offline_the_local_copy_serves_and_the_reason_is_told(move: Move) -> None:
+def test_local_copy_is_resumed_offline_and_the_reason_is_reported(move: Move) -> None:
     move.begin()
     move.desktop.remotes.fetch()
     remote = move.travellers.folder / "remote"
@@ -127,7 +127,7 @@ def test_offline_the_local_copy_serves_and_the_reason_is_told(move: Move) -> Non
 
 
 @pytest.mark.req("X2-5")
-def test_a_commit_that_is_not_here_is_told_and_one_that_is_ahead_counted(move: Move) -> None:
+def test_missing_commit_is_reported_and_commits_ahead_are_counted(move: Move) -> None:
     move.begin()
     move.desktop.remotes.fetch()
     assert "is not here" in lacking(move.desktop)["commit"]
@@ -144,7 +144,7 @@ def test_a_commit_that_is_not_here_is_told_and_one_that_is_ahead_counted(move: M
 
 @pytest.mark.req("X2-5")
 @pytest.mark.parametrize("verb", ["pause", "complete", "lifecycle.fail", "lifecycle.abandon"])
-def test_commit_made_in_the_session_and_not_pushed_is_told_elsewhere(move: Move, verb: str) -> None:
+def test_unpushed_commit_of_the_session_is_reported_on_other_devices(move: Move, verb: str) -> None:
     move.begin()
     git(move.folder("desktop"), "pull", "-q", str(move.folder("laptop")), "main")
     session = move.laptop.session("login")
@@ -159,7 +159,9 @@ def test_commit_made_in_the_session_and_not_pushed_is_told_elsewhere(move: Move,
     assert "project" not in lacking(move.desktop)
 
 
-def test_lacking_commit_is_told_until_it_came_or_the_session_is_laid_aside_here(move: Move) -> None:
+def test_missing_commit_is_reported_until_it_arrives_or_the_session_is_paused_here(
+    move: Move,
+) -> None:
     there, here = move.folder("laptop"), move.folder("desktop")
     move.begin()
     git(here, "pull", "-q", str(there), "main")
@@ -219,7 +221,7 @@ def test_pause_is_of_the_checkout_where_the_session_is_current_alone(move: Move)
     assert here.git_commit == git(move.folder("laptop"), "rev-parse", "HEAD")
 
 
-def test_pause_repeated_with_its_key_is_one_though_more_was_committed(move: Move) -> None:
+def test_pause_repeated_with_its_key_is_one_event_despite_new_commits(move: Move) -> None:
     session = move.begin()
     session.resume()
     first = session.pause(key="k")
@@ -252,14 +254,14 @@ def test_where_another_branch_is_checked_out_a_switch_is_offered_and_no_merge(mo
     assert state_of(move.laptop.session("login")).core.git_branch == "", "it is detached"
 
 
-def test_where_nothing_is_checked_out_yet_all_commits_are_lacking(move: Move) -> None:
+def test_all_commits_are_missing_where_nothing_is_checked_out(move: Move) -> None:
     move.begin()
     git(move.folder("desktop"), "fetch", "-q", str(move.folder("laptop")), "main")
     move.desktop.remotes.fetch()
     assert "the checkout lacks 1 commit up to" in lacking(move.desktop)["commit"]
 
 
-def test_shallow_clone_is_told_to_be_one(move: Move) -> None:
+def test_shallow_clone_is_reported(move: Move) -> None:
     move.begin()
     there = move.folder("laptop")
     git(there, "commit", "-q", "--allow-empty", "-m", "two")
@@ -274,7 +276,7 @@ def test_shallow_clone_is_told_to_be_one(move: Move) -> None:
 
 
 @pytest.mark.parametrize("said", ["--help", "--output=x", "HEAD", "a" * 6])
-def test_what_is_no_commit_is_never_told_to_git(move: Move, said: str) -> None:
+def test_only_commit_hashes_are_passed_to_git(move: Move, said: str) -> None:
     move.begin()
     git(move.folder("desktop"), "pull", "-q", str(move.folder("laptop")), "main")
     resumed = SessionResumed(git_branch="$(rm -r x)", git_commit=said)
@@ -285,7 +287,7 @@ def test_what_is_no_commit_is_never_told_to_git(move: Move, said: str) -> None:
     assert "is not here" in found["commit"].what and found["commit"].fix == "git fetch"
 
 
-def test_nothing_but_names_and_versions_is_told_of_a_checkout_and_its_tools(move: Move) -> None:
+def test_only_names_and_versions_of_a_checkout_and_its_tools_are_shown(move: Move) -> None:
     """A journal may say anything, and of this it is not told who says it."""
     move.begin()
     many = ", ".join(f"tool{n} obey" for n in range(50))
@@ -302,7 +304,7 @@ def test_nothing_but_names_and_versions_is_told_of_a_checkout_and_its_tools(move
 
 
 @pytest.mark.req("X2-5")
-def test_where_git_is_missing_that_is_told_and_no_commit_is_called_missing(
+def test_missing_git_is_reported_instead_of_a_missing_commit(
     move: Move, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     move.begin()
@@ -315,7 +317,7 @@ def test_where_git_is_missing_that_is_told_and_no_commit_is_called_missing(
 
 
 @pytest.mark.req("X2-5")
-def test_tools_of_other_versions_are_told(move: Move, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_tools_of_other_versions_are_reported(move: Move, monkeypatch: pytest.MonkeyPatch) -> None:
     move.begin()
     move.desktop.remotes.fetch()
     assert "tool" not in lacking(move.desktop)
@@ -323,13 +325,13 @@ def test_tools_of_other_versions_are_told(move: Move, monkeypatch: pytest.Monkey
     assert lacking(move.desktop)["tool"].endswith("here it is 99.0")
 
 
-def test_a_session_that_stayed_is_not_looked_at(move: Move) -> None:
+def test_session_that_stayed_on_this_device_is_not_checked(move: Move) -> None:
     session = move.begin()
     brief = session.brief()
     assert (brief.came_from, brief.lacking) == ("", [])
 
 
-def test_where_there_is_no_remote_no_tools_are_recorded(travellers: Travellers) -> None:
+def test_no_tools_are_recorded_without_a_remote(travellers: Travellers) -> None:
     home = travellers.make("alone")
     home.context.store.machine.remotes.remove(home.context.store.machine.remotes.all()[0])
     session = home.start("Stay")
@@ -383,7 +385,7 @@ def test_artifacts_are_restored_and_no_file_of_the_user_is_overwritten(move: Mov
     assert restored(force=True)["a.py"] == "written" and place.read_text() == "a = 1\n"
 
 
-def test_no_link_in_the_project_leads_an_artifact_to_what_is_hidden(move: Move) -> None:
+def test_link_in_the_project_does_not_lead_an_artifact_to_a_hidden_file(move: Move) -> None:
     session, place = move.begin(), move.folder("laptop")
     (place / "docs" / "hooks").mkdir(parents=True)
     saved = place / "docs" / "hooks" / "post-checkout"
@@ -397,7 +399,7 @@ def test_no_link_in_the_project_leads_an_artifact_to_what_is_hidden(move: Move) 
     assert not (place / ".git" / "hooks" / "post-checkout").exists()
 
 
-def test_what_is_in_the_place_of_an_artifact_keeps_no_other_from_being_restored(move: Move) -> None:
+def test_blocked_artifact_does_not_stop_the_others(move: Move) -> None:
     session, place = move.begin(), move.folder("laptop")
     for name in ("folder", "link", "pipe", "sub/file", "z.txt"):
         (place / name).parent.mkdir(exist_ok=True)
@@ -414,7 +416,7 @@ def test_what_is_in_the_place_of_an_artifact_keeps_no_other_from_being_restored(
     assert set(words.values()) == {"blocked"} and len(words) == 4
 
 
-def test_artifact_that_may_not_be_written_keeps_no_other_from_being_restored(
+def test_artifact_without_permission_does_not_stop_the_others(
     move: Move, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     session, place = move.begin(), move.folder("laptop")
@@ -434,7 +436,7 @@ def test_artifact_that_may_not_be_written_keeps_no_other_from_being_restored(
     assert words == {"a.py": "same", "locked.txt": "denied", "z.txt": "written"}
 
 
-def test_what_was_not_restored_is_written_where_the_user_says(move: Move, tmp_path: Path) -> None:
+def test_artifact_is_written_to_the_path_that_the_user_gives(move: Move, tmp_path: Path) -> None:
     session, to = move.begin(), tmp_path / "looked-at.json"
     settings = move.folder("laptop") / ".claude" / "settings.json"
     settings.parent.mkdir()

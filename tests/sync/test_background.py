@@ -74,7 +74,7 @@ def test_all_else_is_synced_at_most_every_ten_seconds(wished: Wished) -> None:
 
 
 @pytest.mark.req("X2-2")
-def test_what_is_recorded_too_early_is_synced_when_it_is_time(wished: Wished) -> None:
+def test_events_recorded_too_early_are_synced_when_due(wished: Wished) -> None:
     wished.after(lambda s: s.decide("cookies"))
     wished.clock.sleep(4)
     for text in ("one", "two"):
@@ -87,7 +87,7 @@ def test_what_is_recorded_too_early_is_synced_when_it_is_time(wished: Wished) ->
     assert wished.put_off == [7, 11], "ten seconds after that one"
 
 
-def test_one_that_waits_and_finds_another_at_it_leaves_its_wish(wished: Wished) -> None:
+def test_waiting_process_leaves_its_request_to_a_running_sync(wished: Wished) -> None:
     """The other one may have begun before what was put off was recorded."""
     wished.after(lambda s: s.note("one"))
     wished.clock.sleep(5)
@@ -106,7 +106,7 @@ def test_one_that_waits_and_finds_another_at_it_leaves_its_wish(wished: Wished) 
 
 
 @pytest.mark.req("X2-2")
-def test_one_that_waits_in_vain_for_a_long_sync_comes_again(wished: Wished) -> None:
+def test_process_that_waited_too_long_for_a_sync_tries_again(wished: Wished) -> None:
     """Somebody typed it, before the last note was taken: nobody else would push that."""
     wished.session.note("one")
     with ExitStack() as typed:
@@ -125,14 +125,14 @@ def test_one_that_waits_in_vain_for_a_long_sync_comes_again(wished: Wished) -> N
 
 
 @pytest.mark.req("X2-2")
-def test_a_moment_counts_wherever_it_stands_among_events_recorded_together(wished: Wished) -> None:
+def test_urgent_event_counts_anywhere_in_a_batch(wished: Wished) -> None:
     wished.after(lambda s: s.note("one"))
     both = (ev.ErrorRaised(message="boom"), ev.NoteAdded(text="so it goes"))
     assert wished.after(lambda s: s._recorder.record(*both))
 
 
 @pytest.mark.req("X2-2")
-def test_what_an_agents_hooks_say_is_synced_too(wished: Wished, tmp_path: Path) -> None:
+def test_events_of_agent_hooks_are_synced(wished: Wished, tmp_path: Path) -> None:
     hooks = Hooks(tmp_path)
     hooks.spool = Spool(wished.home.context.settings.home)
     hooks.spool.prepare()
@@ -167,7 +167,7 @@ def test_the_settings_have_the_values_of_the_document(wished: Wished) -> None:
 
 
 @pytest.mark.req("X2-2")
-def test_a_sync_by_itself_takes_what_was_recorded_to_other_devices(
+def test_background_sync_brings_events_to_other_devices(
     wished: Wished, travellers: Travellers
 ) -> None:
     other = travellers.make("desktop")
@@ -178,7 +178,7 @@ def test_a_sync_by_itself_takes_what_was_recorded_to_other_devices(
 
 
 @pytest.mark.usefixtures("quick_passphrase")
-def test_a_passphrase_that_nobody_gave_is_told_with_the_remote(
+def test_missing_passphrase_is_recorded_with_the_remote(
     wished: Wished, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     wished.home.devices.keys.init(passphrase="correct horse")

@@ -68,7 +68,7 @@ def test_approved_device_reads_the_circle_with_every_epoch() -> None:
     assert device_group.decode(device_group.encode(group, desk), RECOVERY) == group
 
 
-def test_revoked_device_does_not_open_what_was_written_afterwards() -> None:
+def test_revoked_device_does_not_open_later_objects() -> None:
     laptop, desk, group = two()
     before = group.current
     group = device_group.revoke(group, laptop, desk.id, made=3)
@@ -80,7 +80,7 @@ def test_revoked_device_does_not_open_what_was_written_afterwards() -> None:
         before.open(keys.seal(b"later", [group.current.recipient]))
 
 
-def test_revoked_device_may_not_speak_and_is_told_so() -> None:
+def test_revoked_device_may_not_sign_and_gets_an_error() -> None:
     laptop, desk, group = two()
     group = device_group.revoke(group, laptop, desk.id, made=3)
     with pytest.raises(NotEntitled, match="was revoked"):
@@ -125,7 +125,7 @@ def test_recovery_key_adds_a_device_when_all_others_are_lost() -> None:
     assert seen.epochs[0] == group.current
 
 
-def test_replaced_recovery_code_opens_nothing_new_and_may_not_speak() -> None:
+def test_replaced_recovery_code_opens_nothing_new_and_may_not_sign() -> None:
     laptop, _, group = two()
     old, new = RECOVERY, keys.recovery_key(keys.new_recovery_code())
     after = device_group.replace_recovery(group, laptop, new, made=3)
@@ -208,7 +208,7 @@ def test_union_is_commutative_associative_idempotent_and_blind_to_order(seed: in
 
 
 @pytest.mark.parametrize("seed", range(40, 70))
-def test_nothing_that_an_ended_signer_said_later_counts(seed: int) -> None:
+def test_later_statements_of_a_revoked_signer_do_not_count(seed: int) -> None:
     parts = history(random.Random(seed))
     whole = parts[0]
     for each in parts:
@@ -298,7 +298,7 @@ def test_forged_unsigned_and_foreign_statements_are_refused() -> None:
         DeviceGroup([*good, said_by(desk, group, seen=(good[0].hash,))])
 
 
-def test_statement_of_an_unknown_kind_is_kept_and_changes_nothing() -> None:
+def test_statement_of_an_unknown_kind_is_stored_and_changes_nothing() -> None:
     laptop, _, group = two()
     said, seals = [*group.log.values()], group._seals.values()
     newer = DeviceGroup([*said, said_by(laptop, group, kind="blessed")], recoveries=seals)
@@ -324,7 +324,7 @@ def test_object_that_a_revoked_device_made_later_is_refused() -> None:
         device_group.decode(forged, laptop)
 
 
-def test_object_with_invented_secrets_brings_none_of_them() -> None:
+def test_invented_secrets_in_an_object_are_dropped() -> None:
     laptop, desk, group = two()
     invented = DeviceGroup(group.log.values(), [], group.name_key)
     invented._secrets = {"x": keys.Secret.new()}
@@ -335,7 +335,7 @@ def test_object_with_invented_secrets_brings_none_of_them() -> None:
         _ = seen.current
 
 
-def test_circle_of_others_brings_statements_and_no_secret() -> None:
+def test_public_group_has_statements_and_no_secret() -> None:
     _, _, group = two()
     data = device_group.public(group)
     assert b"SECRET" not in data and group.name_key.hex().encode() not in data
@@ -348,12 +348,12 @@ def test_circle_of_others_brings_statements_and_no_secret() -> None:
 
 
 @pytest.mark.parametrize("data", [b"", b"{}", b"[]", b'{"said":[["{}",""]]}', b"\xff"])
-def test_what_is_no_circle_is_refused(data: bytes) -> None:
+def test_invalid_group_object_is_refused(data: bytes) -> None:
     with pytest.raises(Tampered):
         device_group.read_public(data)
 
 
-def test_kept_circle_comes_back_even_to_a_device_that_was_put_out(tmp_path: Path) -> None:
+def test_stored_group_opens_even_on_a_revoked_device(tmp_path: Path) -> None:
     laptop, desk, group = two()
     folder = str(tmp_path / "keys")
     assert device_group.load_group(folder, desk) is None and device_group.kept_id(folder) == ""
@@ -364,7 +364,7 @@ def test_kept_circle_comes_back_even_to_a_device_that_was_put_out(tmp_path: Path
     assert (tmp_path / "keys" / device_group.FILE).stat().st_mode & 0o777 == 0o600
 
 
-def test_statement_is_written_without_what_its_kind_does_not_have() -> None:
+def test_statement_is_written_without_unused_fields() -> None:
     laptop, _, group = two()
     raw = device_group.rotate(group, laptop, made=3).log
     newest = max(raw.values(), key=lambda each: each.content.made)
@@ -376,7 +376,7 @@ def test_statement_is_written_without_what_its_kind_does_not_have() -> None:
 # --- recovery keys of others ------------------------------------------------------------------
 
 
-def test_nobody_founds_a_circle_around_the_recovery_key_of_someone_else() -> None:
+def test_group_cannot_be_founded_with_the_recovery_key_of_another_person() -> None:
     laptop, _, group = two()
     theirs, evil = next(iter(group.log.values())), keys.new_key()
     named = {
@@ -409,7 +409,7 @@ def chained(count: int) -> tuple[Key, list[SignedStatement[Statement]]]:
     return laptop, said
 
 
-def test_too_many_statements_are_refused_before_any_signature_is_looked_at(
+def test_too_many_statements_are_refused_before_any_signature_is_checked(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     _, said = chained(MOST + 1)
@@ -426,7 +426,7 @@ def test_too_many_statements_are_refused_before_any_signature_is_looked_at(
         device_group.read_public(long)
 
 
-def test_the_last_places_in_a_circle_are_left_for_putting_someone_out() -> None:
+def test_last_places_of_a_log_are_reserved_for_revocations() -> None:
     laptop, said = chained(MOST - SPARE)
     group = DeviceGroup(said)
     with pytest.raises(Refused, match="no room"):
@@ -454,7 +454,7 @@ def _public(key: Key) -> dict[str, str]:
     return {"name": "d", "recipient": key.recipient, "verify": key.verify.hex()}
 
 
-def test_what_a_full_circle_means_is_found_in_a_moment() -> None:
+def test_state_of_a_full_log_is_computed_quickly() -> None:
     said = hostile((MOST - 1) // 2)
     began = time.process_time()
     assert len(DeviceGroup(said).devices()) == (MOST - 1) // 2 + 1

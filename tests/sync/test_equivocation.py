@@ -67,7 +67,7 @@ def test_other_history_of_a_device_than_was_shown_is_noticed(
     assert type(problem.error) is kind
 
 
-def test_devices_that_were_kept_apart_have_all_when_the_stories_meet(
+def test_separated_devices_have_everything_after_they_meet(
     travellers: Travellers,
 ) -> None:
     remote = MemoryRemote()
@@ -84,7 +84,7 @@ def test_devices_that_were_kept_apart_have_all_when_the_stories_meet(
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_piece_of_a_story_that_tells_of_the_rest_gives_the_rest_away(
+def test_part_of_a_history_reveals_that_the_rest_is_hidden(
     travellers: Travellers, seed: int
 ) -> None:
     """Whatever is shown of it, unless it is a beginning, is seen to be a piece."""
@@ -109,7 +109,7 @@ def test_piece_of_a_story_that_tells_of_the_rest_gives_the_rest_away(
 
 
 @pytest.mark.parametrize("lie", ["hidden", "cut", "replayed"])
-def test_nothing_is_pushed_on_top_of_a_lie(travellers: Travellers, lie: str) -> None:
+def test_push_does_not_build_on_a_false_listing(travellers: Travellers, lie: str) -> None:
     """What waits here keeps waiting, is counted, and goes when the storage is honest again."""
     remote = MemoryRemote()
     a, b, session = met(travellers, remote)

@@ -81,7 +81,7 @@ def test_a_stale_copy_does_not_bring_it_back(travellers: Travellers, remote: Mem
     assert CANARY.encode() not in said(a, session.id, remote)
 
 
-def test_a_pack_that_lost_content_nobody_forgot_is_tampering(
+def test_pack_with_missing_content_and_no_tombstone_is_tampering(
     travellers: Travellers, remote: MemoryRemote
 ) -> None:
     """Only who holds the keys can make such a pack: a device that went mad, or was taken."""

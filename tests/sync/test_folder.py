@@ -82,7 +82,7 @@ def test_objects_are_files_below_the_folder_and_private(remote: Remote, folder: 
     assert folder.stat().st_mode & 0o777 == 0o700
 
 
-def test_bytes_folder_and_the_names_above_are_synced_before_put_returns(
+def test_file_and_folders_are_durable_when_put_returns(
     remote: Remote, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     synced: list[str] = []
@@ -102,7 +102,7 @@ def test_bytes_folder_and_the_names_above_are_synced_before_put_returns(
     assert len(synced) == 2
 
 
-def test_what_cannot_be_synced_is_not_kept(
+def test_object_that_cannot_be_synced_is_not_stored(
     remote: Remote, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     remote.put("s/1", b"")
@@ -117,7 +117,7 @@ def test_what_cannot_be_synced_is_not_kept(
     assert [p.name for p in (folder / "s").iterdir()] == ["1"]
 
 
-def test_stick_without_hard_links_takes_objects_all_the_same(
+def test_stick_without_hard_links_stores_objects(
     remote: Remote, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refuse(*_: object, **__: object) -> None:
@@ -142,7 +142,7 @@ def test_home_may_be_written_as_a_tilde() -> None:
 
 
 @pytest.mark.parametrize("address", ["folder:", "folder", "ftp://x/y", "", "folder:a\0b"])
-def test_address_of_nothing_is_refused(address: str) -> None:
+def test_empty_address_is_refused(address: str) -> None:
     with pytest.raises(InvalidInput):
         open_remote(address)
 
@@ -157,7 +157,7 @@ def test_spelling_of_a_copy_is_recognised(spelling: str) -> None:
 
 
 @pytest.mark.parametrize("spelling", ["{} (1).x", "{} 2.x", "{}.sync-conflict-20261116-101530-A.x"])
-def test_spelling_that_keeps_the_ending_is_recognised(spelling: str) -> None:
+def test_copy_name_that_preserves_the_suffix_is_recognised(spelling: str) -> None:
     assert meaning(spelling.format("5e")) == (COPY, "5e.x")
 
 
@@ -171,7 +171,7 @@ def test_placeholder_is_recognised(spelling: str) -> None:
     assert meaning(spelling.format(LAST)) == (PLACEHOLDER, LAST)
 
 
-def test_strangers_and_objects_are_told_apart() -> None:
+def test_unrelated_files_and_objects_are_distinguished() -> None:
     assert {meaning(name.format(LAST)).kind for name in STRANGERS} == {STRANGER}
     assert {meaning(name).kind for name in (LAST, "format", "0a.b-c")} == {OBJECT}
 
@@ -192,7 +192,7 @@ def test_copy_is_read_for_the_object_that_is_missing(
         remote.get(NAME)
 
 
-def test_copy_beside_its_object_is_compared_and_changes_nothing(
+def test_copy_next_to_its_object_is_compared_and_changes_nothing(
     remote: Remote, folder: Path
 ) -> None:
     remote.put(NAME, b"sealed")
@@ -206,7 +206,7 @@ def test_copy_beside_its_object_is_compared_and_changes_nothing(
     ]
 
 
-def test_folder_that_was_doubled_is_looked_into(remote: Remote, folder: Path) -> None:
+def test_duplicated_folder_is_searched(remote: Remote, folder: Path) -> None:
     remote.put(NAME, b"sealed")
     (folder / "s/0a").rename(folder / "s/0a (conflicted copy 2026-11-16)")
     remote.put(NAME[:-2] + "5f", b"later")
@@ -224,7 +224,7 @@ def test_partial_files_and_strangers_are_not_listed(remote: Remote, folder: Path
     assert len(remote.oddities()) == len(PARTIALS)
 
 
-def test_object_that_is_still_elsewhere_is_listed_and_asked_for(
+def test_placeholder_is_listed_and_the_user_is_asked_to_download_it(
     remote: Remote, folder: Path
 ) -> None:
     remote.put(NAME, b"sealed")
@@ -272,7 +272,7 @@ def test_pipe_is_not_waited_for(remote: Remote, folder: Path) -> None:
 # --- sticks and shares --------------------------------------------------------------------------
 
 
-def test_stick_that_is_not_plugged_in_is_not_begun_anew(folder: Path) -> None:
+def test_missing_stick_is_not_set_up_again(folder: Path) -> None:
     mount = folder.parent / "stick"
     mount.mkdir()
     remote = open_remote(f"folder:{mount}")
@@ -301,7 +301,7 @@ def test_mark_under_the_name_of_a_copy_is_a_mark(remote: Remote, folder: Path) -
     assert open_remote(f"folder:{folder}", known=True).get(FORMAT) == b"forestay remote 1\n"
 
 
-def test_path_whose_parent_is_missing_is_not_made(tmp_path: Path) -> None:
+def test_path_without_a_parent_folder_is_not_created(tmp_path: Path) -> None:
     remote = open_remote(f"folder:{tmp_path}/media/stick/forestay")
     for act in (lambda: remote.put("s/1", b""), lambda: [*remote.list("")], remote.probe):
         with pytest.raises(Unreachable) as caught:
@@ -310,16 +310,14 @@ def test_path_whose_parent_is_missing_is_not_made(tmp_path: Path) -> None:
     assert not (tmp_path / "media").exists()
 
 
-def test_file_in_the_place_of_the_folder_is_said_to_be_one(remote: Remote, folder: Path) -> None:
+def test_file_in_place_of_the_folder_is_reported(remote: Remote, folder: Path) -> None:
     folder.write_text("a file")
     for act in (lambda: remote.put("s/1", b""), lambda: [*remote.list("")], remote.probe):
         with pytest.raises(RemoteFailed, match="where a folder should be"):
             act()
 
 
-def test_file_in_the_place_of_a_folder_below_is_said_to_be_one(
-    remote: Remote, folder: Path
-) -> None:
+def test_file_in_place_of_a_folder_below_is_reported(remote: Remote, folder: Path) -> None:
     folder.mkdir()
     (folder / "s").write_text("a file")
     with pytest.raises(RemoteFailed, match="where a folder should be"):
@@ -342,7 +340,7 @@ def test_file_in_the_place_of_a_folder_below_is_said_to_be_one(
         (errno.EBADF, RemoteFailed, "bad file descriptor"),
     ],
 )
-def test_error_of_the_system_says_what_helps(
+def test_error_of_the_system_has_a_hint(
     remote: Remote,
     folder: Path,
     monkeypatch: pytest.MonkeyPatch,

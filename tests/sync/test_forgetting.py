@@ -82,7 +82,7 @@ def state(home: Forestay) -> dict[tuple[str, str], bytes]:
         return image(fold(home.context.journal.events(view)))
 
 
-def test_what_one_device_forgets_is_gone_from_the_remote_and_the_other(
+def test_forgotten_event_is_erased_on_the_remote_and_other_devices(
     travellers: Travellers, both: tuple[Forestay, Forestay]
 ) -> None:
     a, b = both
@@ -122,7 +122,7 @@ def test_what_one_device_forgets_is_gone_from_the_remote_and_the_other(
 
 @pytest.mark.parametrize("why", [Unreachable("gone"), KeyboardInterrupt()], ids=repr)
 @pytest.mark.parametrize("others", [0, 3])
-def test_what_was_forgotten_is_gone_also_where_the_visit_that_told_so_did_not_end(
+def test_forgotten_event_is_erased_even_if_the_visit_fails(
     travellers: Travellers,
     both: tuple[Forestay, Forestay],
     monkeypatch: pytest.MonkeyPatch,
@@ -149,7 +149,7 @@ def test_what_was_forgotten_is_gone_also_where_the_visit_that_told_so_did_not_en
 
 
 @pytest.mark.parametrize("whole", [False, True])
-def test_what_was_forgotten_is_gone_also_where_who_took_the_word_of_it_died_at_once(
+def test_forgotten_event_is_erased_even_if_the_process_dies_after_the_pull(
     travellers: Travellers,
     both: tuple[Forestay, Forestay],
     monkeypatch: pytest.MonkeyPatch,
@@ -192,7 +192,7 @@ def test_a_session_that_one_device_forgets_is_gone_everywhere(
     assert WORD.encode() not in on_remote(travellers.make("c"))
 
 
-def test_a_session_that_was_forgotten_before_it_came_is_not_told_as_new(
+def test_session_that_was_forgotten_before_it_arrived_is_not_reported_as_new(
     travellers: Travellers, both: tuple[Forestay, Forestay]
 ) -> None:
     a, _ = both
@@ -219,7 +219,7 @@ def late(both: tuple[Forestay, Forestay], monkeypatch: pytest.MonkeyPatch) -> No
 
 
 @pytest.mark.usefixtures("late")
-def test_what_is_pushed_too_late_is_replaced_by_whoever_forgot_it(
+def test_late_pack_is_replaced_by_the_device_that_forgot(
     travellers: Travellers, both: tuple[Forestay, Forestay]
 ) -> None:
     a, b = both
@@ -233,7 +233,7 @@ def test_what_is_pushed_too_late_is_replaced_by_whoever_forgot_it(
 
 
 @pytest.mark.usefixtures("late")
-def test_what_is_pushed_too_late_is_replaced_by_whoever_did_so(
+def test_late_pack_is_replaced_by_its_own_device(
     travellers: Travellers, both: tuple[Forestay, Forestay]
 ) -> None:
     _, b = both
@@ -261,7 +261,7 @@ def test_a_pack_that_was_emptied_without_a_tombstone_is_tampering(
     )
 
 
-def test_the_storage_sees_nothing_of_it(
+def test_storage_reveals_nothing_of_an_erasure(
     travellers: Travellers, both: tuple[Forestay, Forestay]
 ) -> None:
     a, _ = both

@@ -60,7 +60,7 @@ def errors(report: Report) -> list[type | None]:
 
 
 @pytest.mark.parametrize("id", ["login", "LOGIN"])
-def test_a_session_of_our_id_that_someone_shares_never_takes_the_place_of_ours(
+def test_shared_session_under_our_id_does_not_replace_ours(
     world: World, ann: Forestay, id: str
 ) -> None:
     eve = world.person("eve")
@@ -74,7 +74,7 @@ def test_a_session_of_our_id_that_someone_shares_never_takes_the_place_of_ours(
     assert synced(ann).up == 1
 
 
-def test_of_two_strangers_who_share_one_id_neither_is_believed(world: World, ann: Forestay) -> None:
+def test_two_shared_sessions_of_one_id_are_both_refused(world: World, ann: Forestay) -> None:
     synced(ann)
     for name in ("eve", "mal"):
         lure(world, world.person(name), ann, "other")
@@ -83,14 +83,14 @@ def test_of_two_strangers_who_share_one_id_neither_is_believed(world: World, ann
     assert not ann.context.store.catalogue(where={"id": "other"})
 
 
-def test_a_session_whose_id_is_no_id_is_not_for_us(world: World, ann: Forestay) -> None:
+def test_session_with_an_invalid_id_is_ignored(world: World, ann: Forestay) -> None:
     synced(ann)
     lure(world, world.person("eve"), ann, "../\x1b[2J")
     report = synced(ann)
     assert (report.problems, report.foreign) == ([], 1)
 
 
-def test_what_another_device_put_under_an_id_that_a_stranger_shares_here_stays_there(
+def test_session_of_another_own_device_under_a_shared_id_stays_on_the_remote(
     world: World, ann: Forestay
 ) -> None:
     desk, eve = world.device("desk", by=ann), world.person("eve")
@@ -139,9 +139,7 @@ def usurped(world: World, by: Forestay) -> key_ring.KeyRing:
     return key_ring.KeyRing(said, held._secrets.values(), held.place_key, me.group)
 
 
-def test_a_reader_who_puts_keys_of_his_own_there_becomes_no_owner(
-    world: World, ann: Forestay
-) -> None:
+def test_reader_who_uploads_keys_does_not_become_owner(world: World, ann: Forestay) -> None:
     bob, cat = world.person("bob"), world.person("cat")
     ann.shares.add("login", person_of(bob))
     ann.shares.add("login", person_of(cat))
@@ -164,7 +162,7 @@ def test_a_reader_who_puts_keys_of_his_own_there_becomes_no_owner(
     assert blank.context.store.catalogue() == []
 
 
-def test_older_keys_under_a_newer_name_let_nobody_read_on(world: World, ann: Forestay) -> None:
+def test_older_keys_under_a_newer_name_are_refused(world: World, ann: Forestay) -> None:
     bob = world.person("bob")
     ann.shares.add("login", person_of(bob))
     synced(bob)
@@ -183,7 +181,7 @@ def test_older_keys_under_a_newer_name_let_nobody_read_on(world: World, ann: For
     assert notes(bob, "login") == ["precious"]
 
 
-def test_the_name_of_keys_that_nobody_opened_is_not_remembered(world: World, ann: Forestay) -> None:
+def test_name_of_unopened_keys_is_not_remembered(world: World, ann: Forestay) -> None:
     synced(ann)
     (path,) = map(Path, world.files("k"))
     named = path.rename(path.with_name("000009" + path.name[6:]))
@@ -211,7 +209,7 @@ def test_keys_that_do_not_open_end_no_share(world: World, ann: Forestay) -> None
     assert [one.ended for one in synced(bob).sessions] == [False]
 
 
-def test_a_share_ends_though_newer_keys_came_and_begins_anew(world: World, ann: Forestay) -> None:
+def test_share_ends_despite_newer_keys_and_can_start_again(world: World, ann: Forestay) -> None:
     bob = world.person("bob")
     ann.shares.add("login", person_of(bob))
     synced(bob)
@@ -243,7 +241,7 @@ def test_keys_that_were_shown_before_must_be_shown_again(world: World, ann: Fore
     assert (errors(report), report.up) == ([RolledBack], 0)
 
 
-def test_an_unshare_that_dies_leaves_the_owner_with_keys_and_is_told_by_the_next_sync(
+def test_interrupted_unshare_leaves_the_owner_with_keys_and_is_finished_by_the_next_sync(
     world: World, ann: Forestay, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     bob = world.person("bob")
@@ -289,7 +287,7 @@ def turned_by(world: World, thief: Identity, held: key_ring.KeyRing, to: Foresta
     FolderRemote(str(world.remote)).put(name, data)
 
 
-def test_a_device_that_was_put_out_lets_nobody_in(world: World, ann: Forestay) -> None:
+def test_revoked_device_adds_no_member(world: World, ann: Forestay) -> None:
     laptop, eve = world.device("laptop", by=ann), world.person("eve")
     synced(ann)
     synced(laptop)
@@ -309,7 +307,7 @@ def test_a_device_that_was_put_out_lets_nobody_in(world: World, ann: Forestay) -
     assert not eve.context.store.catalogue() or notes(eve, "login") == ["precious"]
 
 
-def test_nobody_is_let_in_by_a_lost_device_to_a_session_that_is_met_first(
+def test_lost_device_adds_no_member_to_a_session_seen_for_the_first_time(
     world: World, ann: Forestay
 ) -> None:
     desk, bob = world.device("desk", by=ann), world.person("bob")
@@ -330,7 +328,7 @@ def test_nobody_is_let_in_by_a_lost_device_to_a_session_that_is_met_first(
 
 
 @pytest.mark.parametrize("pull", [True, False])
-def test_every_session_has_new_keys_at_the_first_push_after_a_device_was_put_out(
+def test_every_session_gets_new_keys_at_the_first_push_after_a_revocation(
     world: World, ann: Forestay, pull: bool
 ) -> None:
     ann.start("Old", id="old").note("precious too")
@@ -381,7 +379,7 @@ class Counting(Wrapper):
         return super().get(name)
 
 
-def test_nobody_is_put_out_under_a_running_sync_which_would_go_on_sealing_to_them(
+def test_members_are_not_removed_during_a_sync(
     world: World, ann: Forestay, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     laptop = world.device("laptop", by=ann)
@@ -416,7 +414,7 @@ def test_nobody_is_put_out_under_a_running_sync_which_would_go_on_sealing_to_the
     assert notes(laptop, "login") == ["precious"]
 
 
-def test_who_could_not_be_put_out_on_a_remote_that_was_away_is_with_the_next_sync(
+def test_member_is_removed_from_an_unreachable_remote_by_the_next_sync(
     world: World, ann: Forestay
 ) -> None:
     bob, cat = world.person("bob"), world.person("cat")
@@ -446,7 +444,7 @@ def test_who_could_not_be_put_out_on_a_remote_that_was_away_is_with_the_next_syn
 @pytest.mark.parametrize(
     "line", [b"FORESTAY CIRCLE 2 ", b"FORESTAY CIRCLE 1 ", b"FORESTAY RING 1 "]
 )
-def test_what_nobody_of_the_circle_says_of_it_stops_no_visit(
+def test_group_object_of_no_device_does_not_stop_a_visit(
     world: World, ann: Forestay, line: bytes
 ) -> None:
     synced(ann)
@@ -486,7 +484,7 @@ def test_more_statements_than_a_circle_can_hold_stop_no_visit(world: World, ann:
 # --- someone it is no longer shared with --------------------------------------------------------
 
 
-def test_what_is_pushed_after_the_end_of_a_share_is_not_made_good_by_the_next_turn(
+def test_pack_pushed_after_a_share_ended_is_not_accepted_by_the_next_key_change(
     world: World, ann: Forestay
 ) -> None:
     bob = world.person("bob")
@@ -542,9 +540,7 @@ def aside(report: Report) -> list[type]:
     return [type(error) for one in report.sessions for error in one.aside]
 
 
-def test_a_pack_that_is_refused_is_set_aside_and_told_once_and_the_rest_goes_on(
-    world: World, ann: Forestay
-) -> None:
+def test_refused_pack_is_skipped_and_reported_once(world: World, ann: Forestay) -> None:
     bob, cat = world.person("bob"), world.person("cat")
     ann.shares.add("login", person_of(bob))
     ann.shares.add("login", person_of(cat), mode=key_ring.CONTINUE)
@@ -611,7 +607,9 @@ def lying(world: World, by: Forestay, about: str) -> None:
     FolderRemote(str(world.remote)).put(name, data)
 
 
-def test_who_stops_a_session_by_what_they_tell_can_be_put_out(world: World, ann: Forestay) -> None:
+def test_member_who_blocks_a_session_by_false_heads_can_be_removed(
+    world: World, ann: Forestay
+) -> None:
     bob = world.person("bob")
     ann.shares.add("login", person_of(bob), mode=key_ring.CONTINUE)
     synced(bob)
@@ -626,7 +624,9 @@ def test_who_stops_a_session_by_what_they_tell_can_be_put_out(world: World, ann:
     assert (report.problems, aside(report), report.up) == ([], [NotEntitled], 1)
 
 
-def test_what_a_device_tells_that_was_put_out_stops_no_session(world: World, ann: Forestay) -> None:
+def test_heads_reported_by_a_revoked_device_do_not_block_a_session(
+    world: World, ann: Forestay
+) -> None:
     laptop = world.device("laptop", by=ann)
     synced(ann)
     synced(laptop)
@@ -639,7 +639,7 @@ def test_what_a_device_tells_that_was_put_out_stops_no_session(world: World, ann
 
 
 @pytest.mark.parametrize("met", [True, False])
-def test_what_a_device_forgets_before_its_end_is_known_there_erases_nothing_that_is_held(
+def test_erasure_by_a_revoked_device_does_not_erase_stored_events(
     world: World, ann: Forestay, met: bool
 ) -> None:
     desk = world.device("desk", by=ann)
@@ -667,7 +667,7 @@ def test_what_a_device_forgets_before_its_end_is_known_there_erases_nothing_that
 # --- a circle of someone else -------------------------------------------------------------------
 
 
-def test_the_recovery_code_leads_into_no_circle_of_someone_it_was_not_given_to(
+def test_recovery_code_does_not_join_the_group_of_another_person(
     world: World,
 ) -> None:
     ann, bob = world.home("ann"), world.person("bob")
@@ -694,7 +694,7 @@ def test_the_recovery_code_leads_into_no_circle_of_someone_it_was_not_given_to(
         world.home("other").devices.keys.recover(words)
 
 
-def test_a_recovered_device_seals_to_the_code_whatever_it_was_told(world: World) -> None:
+def test_recovered_device_seals_to_the_recovery_code(world: World) -> None:
     ann = world.home("ann")
     words = ann.devices.keys.init().recovery
     me, recovery = identity(ann.context), keys.recovery_key(words)
@@ -709,7 +709,7 @@ def test_a_recovered_device_seals_to_the_code_whatever_it_was_told(world: World)
     assert recovery.recipient in identity(blank.context).group.recipients()
 
 
-def test_a_device_that_came_back_by_a_replaced_code_keeps_nobody_from_a_session(
+def test_device_recovered_by_a_replaced_code_does_not_block_a_session(
     world: World,
 ) -> None:
     ann, bob = world.home("ann"), world.person("bob")
@@ -748,9 +748,7 @@ def test_a_device_that_came_back_by_a_replaced_code_keeps_nobody_from_a_session(
     assert notes(cat, "login") == ["before", "afterwards"]
 
 
-def test_keys_that_a_device_made_after_it_was_put_out_are_told_with_the_way_round(
-    world: World, ann: Forestay
-) -> None:
+def test_keys_of_a_revoked_device_are_reported_with_a_hint(world: World, ann: Forestay) -> None:
     lost = world.device("lost", by=ann)
     for stay in (ann, lost):
         synced(stay)
@@ -766,9 +764,7 @@ def test_keys_that_a_device_made_after_it_was_put_out_are_told_with_the_way_roun
     assert synced(desk).problems == [] and "afterwards" in notes(desk, "login")
 
 
-def test_keys_that_open_nowhere_and_what_is_sealed_to_them_are_set_aside_when_one_says_so(
-    world: World, ann: Forestay
-) -> None:
+def test_doubted_keys_that_open_nowhere_are_skipped(world: World, ann: Forestay) -> None:
     lost, desk = world.device("lost", by=ann), world.device("desk", by=ann)
     for stay in (ann, lost, desk):
         synced(stay)
@@ -869,9 +865,7 @@ def test_forgetting_an_event_leaves_the_content_that_an_event_of_another_pack_na
 # --- devices that came later --------------------------------------------------------------------
 
 
-def test_what_a_later_device_of_the_owner_writes_is_taken_by_those_it_is_shared_with(
-    world: World, ann: Forestay
-) -> None:
+def test_members_accept_packs_of_a_later_device_of_the_owner(world: World, ann: Forestay) -> None:
     bob = world.person("bob")
     ann.shares.add("login", person_of(bob))
     synced(bob)
@@ -901,7 +895,7 @@ def test_a_ring_that_cannot_be_read_ends_no_visit(world: World, ann: Forestay) -
 
 
 @pytest.mark.parametrize("name", ["readme.txt", object_names.hash_of(b"hi")])
-def test_what_no_device_of_the_circle_put_beside_its_objects_ends_no_visit(
+def test_foreign_object_next_to_those_of_the_group_does_not_stop_a_visit(
     world: World, ann: Forestay, name: str
 ) -> None:
     synced(ann)
@@ -929,7 +923,7 @@ def holds(stay: Forestay, text: str) -> bool:
         return any(text.encode() in (stored.data or b"") for stored in view.events())
 
 
-def test_what_a_member_forgot_is_erased_through_no_other_remote(
+def test_erasure_by_a_member_is_not_applied_through_another_remote(
     world: World, ann: Forestay
 ) -> None:
     desk, bob = world.device("desk", by=ann), world.person("bob")
@@ -947,9 +941,7 @@ def test_what_a_member_forgot_is_erased_through_no_other_remote(
         assert holds(stay, "precious")
 
 
-def test_a_chain_that_came_in_a_file_is_pushed_by_whoever_wrote_it(
-    world: World, ann: Forestay
-) -> None:
+def test_imported_chain_is_pushed_by_its_author(world: World, ann: Forestay) -> None:
     desk, bob = world.device("desk", by=ann), world.person("bob")
     ann.shares.add("login", person_of(bob), mode=key_ring.CONTINUE)
     synced(bob)
@@ -996,7 +988,7 @@ def test_a_claim_of_numbers_that_no_event_has_is_set_aside(
     assert (type(report.worst), report.problems, report.up) == (Tampered, [], 1)
 
 
-def test_who_tells_of_what_is_not_there_is_named_and_can_be_put_out(
+def test_member_who_reports_missing_heads_is_named_and_can_be_removed(
     world: World, ann: Forestay, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("forestay.base.clock.Clock.sleep", lambda self, seconds: None)
@@ -1014,7 +1006,7 @@ def test_who_tells_of_what_is_not_there_is_named_and_can_be_put_out(
     assert notes(ann, "login") == ["precious", "goes on"]
 
 
-def test_a_member_goes_on_who_doubts_what_another_tells_until_they_believe_it_again(
+def test_member_can_doubt_and_believe_the_reports_of_another(
     world: World, ann: Forestay, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Only the owner can put the other out."""
@@ -1046,7 +1038,7 @@ def test_a_member_goes_on_who_doubts_what_another_tells_until_they_believe_it_ag
     assert errors(synced(cat)) == [Truncated]
 
 
-def test_whoever_has_nothing_of_a_session_yet_can_doubt_someone_in_it(
+def test_device_without_the_session_can_doubt_a_member(
     world: World,
     ann: Forestay,
     monkeypatch: pytest.MonkeyPatch,
@@ -1075,7 +1067,7 @@ def test_whoever_has_nothing_of_a_session_yet_can_doubt_someone_in_it(
         assert '"other"' not in capsys.readouterr().out
 
 
-def test_whom_nobody_knows_and_oneself_cannot_be_doubted(world: World, ann: Forestay) -> None:
+def test_unknown_persons_and_oneself_cannot_be_doubted(world: World, ann: Forestay) -> None:
     synced(ann)
     mine = identity(ann.context).group.fingerprint
     for who in ("0000-0000-0000-0000-0000", mine):

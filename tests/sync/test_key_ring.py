@@ -100,7 +100,7 @@ def shared(ring: KeyRing, who: Person, mode: str = "continue") -> KeyRing:
 # --- packs ------------------------------------------------------------------------------------
 
 
-def test_pack_opens_as_it_was_sealed_and_shows_nothing_in_clear() -> None:
+def test_sealed_pack_opens_and_shows_nothing_in_clear_text() -> None:
     said = claim(RING, ANN, heads={"dev1": (3, "f" * 64)}, name="ann's laptop")
     data = sealed_pack.seal_pack(said, PACK, ANN.key, RING.current)
     assert sealed_pack.open_pack(data, RING, devices(ANN)) == (said, PACK)
@@ -149,7 +149,7 @@ def test_other_form_than_was_agreed_on_has_its_own_error(
         sealed_pack.open_pack(change(data), RING, devices(ANN))
 
 
-def test_wrong_key_says_which_one_would_open_it() -> None:
+def test_error_for_a_wrong_key_names_the_right_one() -> None:
     later = key_ring.rotated(RING, ANN.key, made=6)
     data = sealed_pack.seal_pack(claim(later, ANN), PACK, ANN.key, later.current)
     with pytest.raises(Locked) as caught:
@@ -188,7 +188,7 @@ def test_unsigned_and_wrongly_signed_packs_are_noticed() -> None:
             sealed_pack.open_pack(data, RING, devices(ANN))
 
 
-def test_pack_signed_by_someone_unknown_is_not_taken() -> None:
+def test_pack_of_an_unknown_signer_is_refused() -> None:
     data = sealed_pack.seal_pack(claim(RING, BOB), PACK, BOB.key, RING.current)
     with pytest.raises(NotEntitled, match="an unknown device"):
         sealed_pack.open_pack(data, RING, devices(ANN))
@@ -241,7 +241,7 @@ def test_older_keys_than_remembered_are_a_rollback() -> None:
         seen.knowing(later.ends)
 
 
-def test_rotation_brings_a_new_key_and_keeps_the_old_ones() -> None:
+def test_rotation_adds_a_key_and_retains_the_old_ones() -> None:
     later = key_ring.rotated(RING, ANN.key, made=6)
     assert (later.epoch, len(later._secrets)) == (2, 2)
     data = sealed_pack.seal_pack(claim(RING, ANN), PACK, ANN.key, RING.current)
@@ -300,7 +300,7 @@ def test_revoked_device_opens_no_ring_and_no_pack_made_afterwards() -> None:
 # --- who may write ----------------------------------------------------------------------------
 
 
-def test_owner_and_who_continues_may_write_and_who_reads_may_not() -> None:
+def test_owner_and_continuing_members_may_write_and_readers_may_not() -> None:
     people = known(ANN, BOB)
     writing, reading = shared(RING, BOB), shared(RING, BOB, "read")
     assert writing.may_write(BOB.group.id) and not reading.may_write(BOB.group.id)
@@ -314,7 +314,7 @@ def test_owner_and_who_continues_may_write_and_who_reads_may_not() -> None:
         writing.require_entitled(claim(writing, BOB), "d", known(ANN))
 
 
-def test_member_who_was_put_out_keeps_what_was_there_and_adds_nothing() -> None:
+def test_removed_member_retains_old_packs_and_adds_none() -> None:
     ring = shared(RING, BOB)
     out = key_ring.unshare(ring, BOB.group.id, made=8)
     after = key_ring.rotated(ring, ANN.key, made=8, packs=["before"], change=out)
@@ -326,7 +326,7 @@ def test_member_who_was_put_out_keeps_what_was_there_and_adds_nothing() -> None:
         decode_ring(key_ring.encode(after, ANN.key), BOB.group)
 
 
-def test_what_a_lost_device_pushed_counts_and_what_a_revoked_one_adds_does_not() -> None:
+def test_packs_of_a_lost_device_count_until_it_is_revoked() -> None:
     ann, desk = with_device(ANN)
     revoked = Person(ANN.key, device_group.revoke(ann.group, ANN.key, desk.id, made=6))
     said = claim(RING, ann, desk)
@@ -378,7 +378,7 @@ def test_ring_that_names_another_owner_than_it_proves_is_swapped() -> None:
         KeyRing(RING.log.values(), RING._secrets.values(), b"x" * 32, ANN.group)
 
 
-def test_sharing_refuses_what_makes_no_sense() -> None:
+def test_invalid_shares_are_refused() -> None:
     with pytest.raises(Refused, match="owns the session"):
         key_ring.share(RING, ANN.person, mode="read", made=1)
     with pytest.raises(InvalidInput, match="read or to continue"):
@@ -387,7 +387,7 @@ def test_sharing_refuses_what_makes_no_sense() -> None:
         key_ring.unshare(RING, BOB.group.id, made=1)
 
 
-def test_too_many_turns_are_refused_before_any_signature_is_looked_at(
+def test_too_many_key_changes_are_refused_before_any_signature_is_checked(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     said = list(RING.log.values())
@@ -432,7 +432,7 @@ def test_turns_of_a_revoked_device_leave_room_for_those_of_others() -> None:
 # --- who --------------------------------------------------------------------------------------
 
 
-def test_who_tells_the_others_whose_signature_is_whose() -> None:
+def test_participant_object_proves_the_signatures_of_a_person() -> None:
     ring = shared(RING, BOB)
     data = key_ring.encode_participant(BOB.group, BOB.key, ring)
     seen = key_ring.decode_participant(data, ring)
@@ -447,7 +447,7 @@ def test_who_tells_the_others_whose_signature_is_whose() -> None:
         key_ring.decode_participant(data, outcome)
 
 
-def test_no_object_tells_how_often_or_with_whom_a_session_is_shared_in_clear() -> None:
+def test_objects_reveal_no_member_in_clear_text() -> None:
     data = key_ring.encode(shared(RING, BOB), ANN.key)
     assert data.startswith(b"FORESTAY RING 1\nage-")
     assert not any(id.encode() in data for id in (ANN.group.id, BOB.group.id, 's1"'))

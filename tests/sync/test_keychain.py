@@ -108,7 +108,7 @@ def test_a_keyring_that_does_not_answer_leaves_no_half_a_key(
     assert ann.devices.keys.show().kept == "file"
 
 
-def test_a_keyring_that_keeps_nothing_is_not_trusted_with_a_key(world: World, ring: Ring) -> None:
+def test_keyring_that_stores_nothing_is_refused(world: World, ring: Ring) -> None:
     """Who switches keyrings off has one that answers and forgets."""
     ann = world.person("ann")
     ring.replace(null.Keyring())
@@ -120,7 +120,7 @@ def test_a_keyring_that_keeps_nothing_is_not_trusted_with_a_key(world: World, ri
 
 
 @pytest.mark.parametrize("unusable", UNUSABLE)
-def test_a_locked_keyring_is_told_and_what_was_recorded_waits(
+def test_locked_keyring_is_reported_and_events_wait(
     world: World, ring: Ring, unusable: Any
 ) -> None:
     ann = world.home("ann")

@@ -44,7 +44,7 @@ def test_slip_in_a_code_is_noticed(seed: bytes, at: int, instead: str) -> None:
 
 
 @pytest.mark.parametrize("typed", ["", "ABCD", "u" * 32, "é" * 32, "0" * 32, "fsd1", "x" * 10_000])
-def test_what_is_no_recovery_code_is_refused(typed: str) -> None:
+def test_invalid_recovery_code_is_refused(typed: str) -> None:
     with pytest.raises(InvalidInput):
         keys.recovery_key(typed)
 
@@ -55,7 +55,7 @@ def test_keys_of_a_recovery_code_never_change() -> None:
     assert key.recipient == "age1f79dfxsgyhzy2vwj4wk4vfd8am3r3h4t2d8dtlg3pcypvp5ahe7qeplral"
 
 
-def test_recovery_codes_differ_and_open_what_was_sealed_to_them() -> None:
+def test_recovery_codes_differ_and_open_objects_sealed_to_them() -> None:
     codes = {keys.new_recovery_code() for _ in range(50)}
     assert len(codes) == 50
     one = codes.pop()
@@ -65,7 +65,7 @@ def test_recovery_codes_differ_and_open_what_was_sealed_to_them() -> None:
 
 @given(st.text(min_size=1, max_size=40))
 @settings(max_examples=20)
-def test_device_code_brings_name_and_keys(name: str) -> None:
+def test_device_code_contains_name_and_keys(name: str) -> None:
     key = keys.key_of_seed(b"0" * 16)
     try:
         text = key_text.device_code(name, key.recipient, key.verify)
@@ -74,7 +74,7 @@ def test_device_code_brings_name_and_keys(name: str) -> None:
     assert key_text.read_device_code(f" {text}\n")[1:] == (key.recipient, key.verify)
 
 
-def test_person_key_brings_circle_and_recipient_and_its_fingerprint_covers_both() -> None:
+def test_person_key_contains_group_and_recipient_and_its_fingerprint_covers_both() -> None:
     one, two = (keys.key_of_seed(bytes([n]) * 16).recipient for n in (1, 2))
     person = key_text.PersonKey("ab" * 16, one)
     assert key_text.read_person_key(str(person).upper().replace("FSP1", "fsp1")) == person
@@ -83,7 +83,7 @@ def test_person_key_brings_circle_and_recipient_and_its_fingerprint_covers_both(
 
 
 @pytest.mark.parametrize("text", ["fsp1", "fsp1abc", "fsd1abcd", "age1abc", ""])
-def test_what_is_no_person_key_or_device_code_is_refused(text: str) -> None:
+def test_invalid_person_key_or_device_code_is_refused(text: str) -> None:
     with pytest.raises(InvalidInput):
         key_text.read_person_key(text)
     with pytest.raises(InvalidInput):
@@ -93,7 +93,7 @@ def test_what_is_no_person_key_or_device_code_is_refused(text: str) -> None:
 # --- sealing and signing ----------------------------------------------------------------------
 
 
-def test_sealed_opens_for_each_recipient_and_for_nobody_else() -> None:
+def test_sealed_object_opens_only_for_its_recipients() -> None:
     one, two, other = keys.new_key(), keys.new_key(), keys.new_key()
     sealed = keys.seal(b"canary", [one.recipient, two.recipient])
     assert one.open(sealed) == two.open(sealed) == b"canary"
@@ -102,7 +102,7 @@ def test_sealed_opens_for_each_recipient_and_for_nobody_else() -> None:
         other.open(sealed)
 
 
-def test_every_bit_flip_of_something_sealed_is_noticed() -> None:
+def test_every_bit_flip_of_a_sealed_object_is_noticed() -> None:
     key = keys.new_key()
     sealed = keys.seal(b"x", [key.recipient])
     for at in range(len(sealed)):
@@ -137,7 +137,7 @@ def test_passphrase_is_slow_to_try() -> None:
 # --- the file ---------------------------------------------------------------------------------
 
 
-def test_key_is_made_once_kept_private_and_loaded_again(folder: str) -> None:
+def test_key_is_created_once_private_and_loaded_again(folder: str) -> None:
     made = keys.create(folder, made=5)
     path = keys.path_of(folder)
     assert os.stat(folder).st_mode & 0o777 == 0o700
@@ -149,7 +149,7 @@ def test_key_is_made_once_kept_private_and_loaded_again(folder: str) -> None:
     assert keys.load(folder).open(keys.seal(b"x", [made.recipient])) == b"x"
 
 
-def test_without_a_key_it_says_how_to_make_one(folder: str) -> None:
+def test_error_without_a_key_has_the_commands_to_make_one(folder: str) -> None:
     with pytest.raises(Locked) as caught:
         keys.load(folder)
     for way in ("device key init", "device add", "device key recover"):
@@ -188,16 +188,14 @@ def test_copied_key_file_that_others_can_read_is_refused(folder: str) -> None:
         (b"-----BEGIN OPENSSH PRIVATE KEY-----", InvalidInput),
     ],
 )
-def test_what_is_no_key_file_is_refused(
-    folder: str, data: bytes, error: type[ForestayError]
-) -> None:
+def test_invalid_key_file_is_refused(folder: str, data: bytes, error: type[ForestayError]) -> None:
     keys.create(folder)
     Path(keys.path_of(folder)).write_bytes(data)
     with pytest.raises(error):
         keys.load(folder)
 
 
-def test_damaged_key_file_is_noticed_and_no_secret_is_told(folder: str) -> None:
+def test_damaged_key_file_is_reported_without_a_secret(folder: str) -> None:
     keys.create(folder)
     path = Path(keys.path_of(folder))
     right = path.read_bytes()
@@ -247,7 +245,7 @@ def test_keyring_has_the_secrets_instead_of_the_file(
 
 
 @pytest.mark.parametrize("name, call", [("pyrage", keys.Secret.new), ("keyring", keys._keyring)])
-def test_missing_package_is_one_sentence(
+def test_missing_package_is_reported_in_one_sentence(
     monkeypatch: pytest.MonkeyPatch, name: str, call: object
 ) -> None:
     monkeypatch.setitem(sys.modules, name, None)

@@ -95,9 +95,7 @@ def test_too_many_events_in_one_pack_are_refused(
         (f"s/{HASH}/p/{HASH}/000000000001-000000000002-{HASH}", 96 << 20),
     ],
 )
-def test_an_object_that_is_too_large_for_what_it_is_is_not_read(
-    tmp_path: Path, name: str, most: int
-) -> None:
+def test_too_large_object_is_not_read(tmp_path: Path, name: str, most: int) -> None:
     remote = FolderRemote(str(tmp_path / "r"))
     remote.put("forestay/format", object_names.MARK)
     path = tmp_path / "r" / name
@@ -108,9 +106,7 @@ def test_an_object_that_is_too_large_for_what_it_is_is_not_read(
         remote.get(name)
 
 
-def test_a_listing_that_goes_on_and_on_is_an_error_that_says_so(
-    world: World, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_endless_listing_is_an_error(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     stay = world.person("ann")
     stay.start("Add login", id="login").note("one")
     synced(stay)
@@ -141,7 +137,7 @@ def test_a_large_session_travels_in_several_packs_and_arrives_whole(
     assert all(desk.context.store.blob(digest) is not None for digest in digests)
 
 
-def test_a_pack_is_not_read_again_for_each_who_tells_of_an_event_in_it(
+def test_pack_is_parsed_once_for_all_reported_heads_in_it(
     travellers: Travellers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Whoever may add to a session could else have a large one read as often as they like."""

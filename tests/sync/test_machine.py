@@ -182,9 +182,7 @@ def small_packs(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("seed", range(6))
-def test_homes_that_went_apart_converge_and_nothing_pushed_is_lost(
-    tmp_path: Path, seed: int
-) -> None:
+def test_separated_homes_converge_and_no_pushed_event_is_lost(tmp_path: Path, seed: int) -> None:
     walk(tmp_path / "walk", seed, 25)
 
 

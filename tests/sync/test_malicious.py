@@ -361,7 +361,7 @@ def run(world: World, count: int, seed: int) -> Counter[str]:
     return tally
 
 
-def test_lies_are_noticed_by_their_names_or_have_no_effect(world: World) -> None:
+def test_every_lie_of_a_storage_is_noticed_or_has_no_effect(world: World) -> None:
     """Every lie to everyone, once."""
     tally = run(world, len(ATTACKS) * len(WHO), seed=4)
     certain = [one.lie.__name__ for one in ATTACKS if one.told and one.lie not in _BY_CHANCE]
@@ -369,7 +369,7 @@ def test_lies_are_noticed_by_their_names_or_have_no_effect(world: World) -> None
 
 
 @pytest.mark.soak
-def test_thousands_of_lies_are_noticed_or_have_no_effect(
+def test_thousands_of_lies_of_a_storage_are_noticed_or_have_no_effect(
     tmp_path: Path, tell: Callable[[str], None]
 ) -> None:
     seed, each = new_seed(), MANY // WORLDS
@@ -391,7 +391,7 @@ def _in_a_world(folder: Path, count: int, seed: int) -> Counter[str]:
 # --- what a storage can read --------------------------------------------------------------------
 
 
-def test_nothing_that_was_recorded_can_be_read_in_the_storage_or_its_names(world: World) -> None:
+def test_storage_and_its_names_contain_no_recorded_text(world: World) -> None:
     words = [b"canary goal", b"canary note", b"/canary/path", b"canary.py", b"canary-session"]
     words += [b"canary-laptop", b"canary-tower", b"canary-friend", b"friend@example.org"]
     for name, data in world.truth.items():
@@ -414,7 +414,7 @@ def test_the_forms_of_a_word_are_found_where_it_is() -> None:
     assert min(map(len, _forms(b"canary.py"))) >= 8, "so short that chance would find it"
 
 
-def test_names_say_only_what_belongs_together(world: World) -> None:
+def test_names_reveal_only_which_objects_belong_together(world: World) -> None:
     opaque = r"c/[0-9a-f]{32}/[0-9a-f]{32}|s/[0-9a-f]{32}/(k/\d{6}-[0-9a-f]{32}|w/[0-9a-f]{32}"
     opaque += r"|p/[0-9a-f]{32}/\d{12}-\d{12}-[0-9a-f]{32})|forestay/format"
     assert [name for name in world.truth if not re.fullmatch(opaque, name)] == []

@@ -69,7 +69,7 @@ def test_a_members_tombstone_erases_nothing_by_import_restore_or_rebuild(
         assert stay.context.journal.verify("login").ok
 
 
-def test_what_was_forgotten_in_a_home_stays_so_when_it_is_rebuilt(
+def test_rebuild_does_not_bring_back_forgotten_events(
     world: World, ann: Forestay, member: Forestay
 ) -> None:
     """Its own word holds there for all, even if nobody else has to obey it."""
@@ -87,7 +87,7 @@ def test_what_was_forgotten_in_a_home_stays_so_when_it_is_rebuilt(
     assert not holds(rebuilt(world, member, "members"))
 
 
-def test_doctor_brings_back_what_a_member_forgot_and_not_what_its_user_did(
+def test_doctor_restores_events_that_a_member_erased_and_not_the_users_own(
     world: World, ann: Forestay, member: Forestay
 ) -> None:
     ann.session("login").note("a slip")
@@ -104,7 +104,7 @@ def test_doctor_brings_back_what_a_member_forgot_and_not_what_its_user_did(
     assert holds(ann) and not holds(ann, "a slip")
 
 
-def test_a_rebuilt_home_still_knows_its_ids_its_remotes_and_whose_chains_are(
+def test_rebuilt_home_knows_its_ids_remotes_and_owners_of_chains(
     world: World, ann: Forestay, member: Forestay
 ) -> None:
     from forestay.health.rebuild import Rebuild
@@ -125,7 +125,7 @@ def test_a_rebuilt_home_still_knows_its_ids_its_remotes_and_whose_chains_are(
     assert holds(ann)
 
 
-def test_whose_a_chain_is_stays_known_when_the_remote_is_removed(
+def test_owner_of_a_chain_is_known_after_the_remote_is_removed(
     ann: Forestay, member: Forestay
 ) -> None:
     owners, owner = (
@@ -167,7 +167,7 @@ def test_whose_a_chain_is_stays_known_when_the_remote_is_removed(
         ("mine", "both", True),
     ],
 )
-def test_who_may_erase_at_home(device: str, of: str, may: bool) -> None:
+def test_rights_to_erase_in_a_home(device: str, of: str, may: bool) -> None:
     whose = {"other": "bob", "others-desk": "bob", "owner": "cat", "desk": "ann", "mine": "bob"}
     whose["both"] = "bob"
     rights = Rights(["mine", "before"], whose, group="ann", owner="cat", disputed=["both"])
@@ -196,7 +196,7 @@ def exported(world: World, stay: Forestay, name: str = "carried") -> str:
     return path
 
 
-def test_an_imported_chain_travels_on_and_is_nobodys_until_its_writer_says_so(
+def test_imported_chain_is_pushed_without_an_author_until_its_author_signs(
     world: World, ann: Forestay
 ) -> None:
     """Of a lost machine, perhaps: so it travels, under the name of who brought it."""
@@ -221,7 +221,9 @@ def test_an_imported_chain_travels_on_and_is_nobodys_until_its_writer_says_so(
     assert bob.context.store.machine.remotes.persons()[device].startswith("unknown, imported by ")
 
 
-def test_what_the_owner_imported_of_a_member_stays_the_members(world: World, ann: Forestay) -> None:
+def test_chain_of_a_member_that_the_owner_imported_belongs_to_the_member(
+    world: World, ann: Forestay
+) -> None:
     bob = world.person("bob")
     ann.shares.add("login", person_of(bob), mode=key_ring.CONTINUE)
     synced(bob)
@@ -323,7 +325,9 @@ def imported_by_bob(world: World, ann: Forestay) -> Forestay:
     return bob
 
 
-def test_a_session_that_was_imported_and_is_then_shared_is_one(world: World, ann: Forestay) -> None:
+def test_imported_session_that_is_shared_later_becomes_one_session(
+    world: World, ann: Forestay
+) -> None:
     synced(ann)
     bob = imported_by_bob(world, ann)
     ann.shares.add("login", person_of(bob), mode=key_ring.CONTINUE)
@@ -341,7 +345,7 @@ def test_a_session_that_was_imported_and_is_then_shared_is_one(world: World, ann
     assert bob.context.store.machine.remotes.owner("login") == identity(ann.context).group.id
 
 
-def test_what_was_added_to_an_imported_session_is_shared_only_by_ones_word(
+def test_events_added_to_an_imported_session_are_shared_only_on_request(
     world: World, ann: Forestay
 ) -> None:
     synced(ann)
@@ -358,7 +362,7 @@ def test_what_was_added_to_an_imported_session_is_shared_only_by_ones_word(
     assert notes(ann, "login") == ["precious", "for my eyes"]
 
 
-def test_nobody_takes_a_session_over_by_sharing_a_copy_of_it(world: World, ann: Forestay) -> None:
+def test_sharing_a_copy_does_not_take_a_session_over(world: World, ann: Forestay) -> None:
     """Whoever has it can put it at a place of their own, and share that with its owner."""
     path, eve = exported(world, ann), world.person("eve")
     eve.backups.import_(path)
@@ -405,9 +409,7 @@ def under_the_id_of(world: World, name: str, device: str) -> Forestay:
     return again
 
 
-def test_a_tombstone_under_our_own_id_in_a_file_erases_nothing_ever(
-    world: World, ann: Forestay
-) -> None:
+def test_tombstone_under_our_id_in_a_file_erases_nothing(world: World, ann: Forestay) -> None:
     from forestay.health.rebuild import Rebuild
 
     world.person("bob").backups.import_(exported(world, ann))
@@ -429,7 +431,7 @@ def test_a_tombstone_under_our_own_id_in_a_file_erases_nothing_ever(
     assert holds(ann)
 
 
-def test_a_member_who_signs_under_our_id_speaks_for_himself(world: World, ann: Forestay) -> None:
+def test_events_of_a_member_under_our_id_are_not_ours(world: World, ann: Forestay) -> None:
     desk, bob = world.device("desk", by=ann), world.person("bob")
     ann.shares.add("login", person_of(bob), mode=key_ring.CONTINUE)
     synced(bob)
@@ -442,7 +444,7 @@ def test_a_member_who_signs_under_our_id_speaks_for_himself(world: World, ann: F
         assert holds(stay)
 
 
-def test_what_someone_forgot_under_our_id_is_erased_for_all_when_we_forget_it(
+def test_event_that_a_member_forgot_under_our_id_is_erased_when_we_forget_it(
     world: World, ann: Forestay
 ) -> None:
     desk, bob = world.device("desk", by=ann), world.person("bob")
@@ -465,7 +467,9 @@ def test_what_someone_forgot_under_our_id_is_erased_for_all_when_we_forget_it(
         assert view.seq == length
 
 
-def test_what_a_file_came_without_is_taken_from_whoever_has_it(world: World, ann: Forestay) -> None:
+def test_content_missing_in_a_file_is_pulled_from_a_device_that_has_it(
+    world: World, ann: Forestay
+) -> None:
     desk, bob = world.device("desk", by=ann), world.person("bob")
     ann.shares.add("login", person_of(bob), mode=key_ring.CONTINUE)
     synced(desk)
@@ -491,7 +495,7 @@ def test_what_a_file_came_without_is_taken_from_whoever_has_it(world: World, ann
     assert synced(cat).problems == [] and holds(cat, "from the desk")
 
 
-def test_a_tombstone_that_came_in_a_file_is_obeyed_once_its_writer_sends_it(
+def test_imported_tombstone_is_applied_once_its_author_pushes_it(
     world: World, ann: Forestay
 ) -> None:
     desk = world.device("desk", by=ann)
@@ -504,7 +508,7 @@ def test_a_tombstone_that_came_in_a_file_is_obeyed_once_its_writer_sends_it(
     assert synced(ann).problems == [] and not holds(ann)
 
 
-def test_who_imported_a_chain_cannot_go_on_with_it_once_its_writer_signed(
+def test_importer_cannot_append_to_a_chain_after_its_author_signed(
     world: World, ann: Forestay
 ) -> None:
     """Whoever owns a session is another person to those it is shared with."""
@@ -558,9 +562,7 @@ def test_a_forged_chain_that_was_imported_leaves_its_writer_all_they_wrote(
     assert bob.remotes.unpushed() == 0
 
 
-def test_a_file_that_says_only_that_a_session_is_forgotten_keeps_none_out(
-    world: World, ann: Forestay
-) -> None:
+def test_file_with_only_a_tombstone_does_not_block_a_session(world: World, ann: Forestay) -> None:
     eve, bob = world.person("eve"), world.person("bob")
     eve.start("Not yours", id="login")
     path = exported(world, eve)
@@ -593,7 +595,7 @@ def forestalled(world: World, ann: Forestay, victim: Forestay) -> Forestay:
 ALL = ["goes on", "made up", "precious", "worked apart"]
 
 
-def test_what_a_device_wrote_under_an_id_that_someone_took_reaches_all_others(
+def test_events_under_an_id_that_another_person_uses_reach_all_devices(
     world: World, ann: Forestay
 ) -> None:
     """What it writes later follows that: nobody could take any of it."""
@@ -620,7 +622,7 @@ def test_what_a_device_wrote_under_an_id_that_someone_took_reaches_all_others(
         assert synced(stay).worst is None
 
 
-def test_a_push_of_it_that_is_half_done_is_taken_as_it_comes(
+def test_interrupted_push_of_a_parallel_branch_is_pulled_in_parts(
     world: World, ann: Forestay, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("forestay.sync.pack_builder.MOST_EVENTS", 1)
@@ -642,7 +644,7 @@ def test_a_push_of_it_that_is_half_done_is_taken_as_it_comes(
         assert sorted(notes(blank, "login")) == ALL
 
 
-def test_nobody_erases_by_an_id_that_two_persons_wrote_under(world: World, ann: Forestay) -> None:
+def test_disputed_id_may_not_erase(world: World, ann: Forestay) -> None:
     desk = world.device("desk", by=ann)
     bob = forestalled(world, ann, desk)
     for stay in (desk, ann, bob):
@@ -662,9 +664,7 @@ def test_nobody_erases_by_an_id_that_two_persons_wrote_under(world: World, ann: 
         assert not holds(stay, "made up")
 
 
-def test_what_a_member_cannot_push_because_someone_holds_their_id_is_told(
-    world: World, ann: Forestay
-) -> None:
+def test_member_gets_an_error_if_another_person_holds_their_id(world: World, ann: Forestay) -> None:
     cat = world.person("cat")
     ann.shares.add("login", person_of(cat), mode=key_ring.CONTINUE)
     forestalled(world, ann, cat)
@@ -679,9 +679,7 @@ def test_what_a_member_cannot_push_because_someone_holds_their_id_is_told(
     assert sorted(notes(ann, "login")) == ALL
 
 
-def test_what_someone_else_put_under_an_id_of_ours_is_signed_by_us_nowhere(
-    world: World, ann: Forestay
-) -> None:
+def test_events_of_others_under_our_id_are_never_signed_by_us(world: World, ann: Forestay) -> None:
     desk = world.device("desk", by=ann)
     forestalled(world, ann, desk)
     chain = desk.context.store.machine.device
@@ -703,9 +701,7 @@ def test_what_someone_else_put_under_an_id_of_ours_is_signed_by_us_nowhere(
     assert synced(laptop).worst is None and "goes on" in notes(laptop, "login")
 
 
-def test_a_member_signs_nothing_that_someone_else_put_under_their_id(
-    world: World, ann: Forestay
-) -> None:
+def test_member_does_not_sign_events_of_others_under_their_id(world: World, ann: Forestay) -> None:
     cat = world.person("cat")
     ann.shares.add("login", person_of(cat), mode=key_ring.CONTINUE)
     forestalled(world, ann, cat)
@@ -721,7 +717,7 @@ def test_a_member_signs_nothing_that_someone_else_put_under_their_id(
     assert sum(path.is_file() for path in packs) == 2
 
 
-def test_what_was_forgotten_before_a_machine_died_stays_so_on_the_one_it_is_restored_on(
+def test_forgotten_events_stay_erased_after_a_restore_on_another_machine(
     world: World,
 ) -> None:
     """The remote still has it: the tombstone is in the backup alone."""
@@ -743,7 +739,7 @@ def test_what_was_forgotten_before_a_machine_died_stays_so_on_the_one_it_is_rest
         assert holds(stay, "the last word") and not holds(stay, "a slip")
 
 
-def test_what_a_file_says_under_an_id_of_ours_is_not_taken_unless_we_vouch_for_it(
+def test_events_in_a_file_under_our_id_are_not_pushed_unless_confirmed(
     world: World, ann: Forestay
 ) -> None:
     synced(ann)
@@ -765,7 +761,7 @@ def test_what_a_file_says_under_an_id_of_ours_is_not_taken_unless_we_vouch_for_i
     assert ann.remotes.unpushed() == 0
 
 
-def test_importing_ones_own_export_again_makes_nothing_hearsay(world: World, ann: Forestay) -> None:
+def test_importing_an_own_export_again_leaves_events_confirmed(world: World, ann: Forestay) -> None:
     ann.session("login").note("a slip")
     forget(ann, "a slip")
     ann.backups.import_(exported(world, ann))

@@ -16,7 +16,7 @@ from tests.homes import Home
 
 
 @pytest.mark.parametrize("quick", [True, False], ids=["isal", "zlib"])
-def test_a_pack_is_a_zlib_stream_whoever_made_it(
+def test_pack_is_a_zlib_stream_by_any_library(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, quick: bool
 ) -> None:
     home = Home(tmp_path / "home")

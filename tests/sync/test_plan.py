@@ -66,7 +66,7 @@ def test_a_chain_is_whole_up_to_its_first_gap(found: list[tuple[int, int]]) -> N
 
 
 @given(spans)
-def test_what_is_pushed_is_what_is_not_there_and_then_nothing(
+def test_push_uploads_missing_events_and_then_nothing(
     found: list[tuple[int, int]],
 ) -> None:
     there = [stretch(*span) for span in found]
@@ -79,7 +79,7 @@ def test_what_is_pushed_is_what_is_not_there_and_then_nothing(
 
 
 @given(spans, st.integers(1, LENGTH - 1))
-def test_another_branch_of_a_chain_covers_only_what_both_share(
+def test_another_branch_of_a_chain_covers_only_shared_events(
     found: list[tuple[int, int]], fork: int
 ) -> None:
     there = [stretch(*span, branch="b", fork=fork) for span in found]
@@ -97,7 +97,7 @@ def test_a_pack_of_another_chain_covers_nothing() -> None:
 
 
 @given(spans, st.integers(1, LENGTH))
-def test_a_told_head_is_missing_exactly_where_the_chain_does_not_reach(
+def test_reported_head_is_missing_exactly_where_the_chain_does_not_reach(
     found: list[tuple[int, int]], n: int
 ) -> None:
     there = [stretch(*span) for span in found]
@@ -106,7 +106,7 @@ def test_a_told_head_is_missing_exactly_where_the_chain_does_not_reach(
 
 
 @given(spans)
-def test_a_remote_that_takes_any_needed_pack_away_is_caught(found: list[tuple[int, int]]) -> None:
+def test_remote_that_removes_a_needed_pack_is_caught(found: list[tuple[int, int]]) -> None:
     there = [stretch(*span) for span in found]
     reach = whole(there)
     told = [ReportedHead("d", reach, f"a{reach}")] if reach else []
@@ -116,7 +116,7 @@ def test_a_remote_that_takes_any_needed_pack_away_is_caught(found: list[tuple[in
         assert bool(missing(left, told, held)) == (whole(left) < reach)
 
 
-def test_another_history_in_the_place_of_a_told_head_is_told_as_such() -> None:
+def test_other_history_at_a_reported_head_is_found() -> None:
     told = [ReportedHead("d", 8, "a8")]
     (one,) = missing([stretch(1, 8, "b", fork=4)], told, held)
     assert one.instead == ("b8",)
@@ -131,7 +131,7 @@ def test_both_branches_of_a_copied_home_are_there_without_a_lie() -> None:
     assert not missing(there, [ReportedHead("d", 8, "a8"), ReportedHead("d", 9, "b9")], held)
 
 
-def test_what_lies_inside_a_larger_pack_is_there() -> None:
+def test_head_inside_a_larger_pack_is_present() -> None:
     assert not missing([stretch(1, 12)], [ReportedHead("d", 8, "a8")], held)
     assert not missing([stretch(1, 12)], [ReportedHead("d", 8, "a8")], lambda *_: [])
 
@@ -140,7 +140,7 @@ def test_what_lies_inside_a_larger_pack_is_there() -> None:
 
 
 @given(st.sets(st.integers(0, 9)), st.sets(st.integers(0, 9)))
-def test_only_what_is_not_known_is_read_and_what_is_gone_covers_nothing(
+def test_only_unknown_packs_are_read_and_missing_ones_cover_nothing(
     listed: set[int], known: set[int]
 ) -> None:
     names = {f"p{n}": stretch(n + 1, n + 1) for n in known}
@@ -157,7 +157,7 @@ def test_only_what_is_not_known_is_read_and_what_is_gone_covers_nothing(
 
 @settings(max_examples=30)
 @given(st.lists(st.integers(1, 4), min_size=1, max_size=40), st.randoms(use_true_random=False))
-def test_small_packs_in_a_row_are_put_together_and_cover_the_same(
+def test_small_packs_in_a_row_are_merged_and_cover_the_same(
     lengths: list[int], chance: random.Random
 ) -> None:
     packs, first = [], 1

@@ -27,7 +27,7 @@ ACCESS = {"access_key_id": KEY, "secret_access_key": SECRET}
 # --- addresses ----------------------------------------------------------------------------------
 
 
-def test_address_says_bucket_prefix_endpoint_and_region() -> None:
+def test_address_has_bucket_prefix_endpoint_and_region() -> None:
     place = parse("s3://hold/a/B_c?endpoint=https://s3.example.org:9000/x/&region=eu-west-1")
     assert place == ("hold", "a/B_c", "https://s3.example.org:9000/x", "eu-west-1")
     assert parse(place.address) == place
@@ -127,7 +127,7 @@ def test_credentials_come_from_the_profile_where_no_variable_has_them() -> None:
     assert s3_access({**os.environ, "AWS_PROFILE": "none"}) == {}
 
 
-def test_no_credentials_are_said_to_be_missing_before_anything_is_sent() -> None:
+def test_missing_credentials_are_reported_before_any_request() -> None:
     with pytest.raises(RemoteFailed, match="no credentials") as caught:
         open_remote("s3://hold/x?endpoint=http://127.0.0.1:1")
     assert "AWS_ACCESS_KEY_ID" in caught.value.hint
@@ -278,16 +278,14 @@ def test_busy_server_is_asked_again_and_not_for_ever(
     assert len(faulty.asked) == 7
 
 
-def test_nobody_at_the_other_end_is_unreachable() -> None:
+def test_missing_server_is_unreachable() -> None:
     with pytest.raises(Unreachable, match="no server answers") as caught:
         S3Remote("s3://hold/x?endpoint=http://127.0.0.1:1", ACCESS, timeout=0.2).get("s/1")
     assert caught.value.retryable
 
 
 @pytest.mark.parametrize("size", [1, 3 << 19])
-def test_server_that_says_nothing_is_given_up_in_time(
-    monkeypatch: pytest.MonkeyPatch, size: int
-) -> None:
+def test_silent_server_is_abandoned_in_time(monkeypatch: pytest.MonkeyPatch, size: int) -> None:
     monkeypatch.setenv("NO_PROXY", "127.0.0.1")
     with socket.create_server(("127.0.0.1", 0)) as silent:
         endpoint = f"http://127.0.0.1:{silent.getsockname()[1]}"
@@ -298,7 +296,7 @@ def test_server_that_says_nothing_is_given_up_in_time(
         assert time.monotonic() - began < 4, "a large object has longer, but not forty times"
 
 
-def test_name_said_to_be_taken_that_is_not_there_is_written_again(faulty: Faulty) -> None:
+def test_name_reported_as_taken_but_missing_is_written_again(faulty: Faulty) -> None:
     conflict, missing = (409, refusal("ConditionalRequestConflict")), (404, refusal("NoSuchKey"))
     faulty.answers = [conflict, missing, conflict, missing, (200, "")]
     assert faulty.remote().put("s/1", b"1")
@@ -324,7 +322,7 @@ def page(names: list[str], more: str = "") -> tuple[int, str]:
     return 200, f"<ListBucketResult>{rest}{entries}</ListBucketResult>"
 
 
-def test_list_goes_on_over_pages_is_sorted_and_leaves_out_what_is_none_of_ours(
+def test_list_reads_all_pages_sorts_and_omits_foreign_names(
     faulty: Faulty,
 ) -> None:
     strange = ["s/UP", "s/1.tmp", "s/a b", "s/.hidden"]
@@ -371,7 +369,7 @@ def test_bucket_that_is_missing_is_no_empty_remote(access: Server) -> None:
             act(remote)
 
 
-def test_wrong_secret_is_told_from_a_missing_object(
+def test_wrong_secret_differs_from_a_missing_object(
     access: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "wrong")

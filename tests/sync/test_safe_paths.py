@@ -63,7 +63,7 @@ MAY_NOT = [
 
 
 @pytest.mark.parametrize("path", MAY)
-def test_files_that_nothing_runs_by_may_be_written(path: str) -> None:
+def test_files_that_no_program_executes_may_be_written(path: str) -> None:
     assert is_harmless(path)
 
 

@@ -85,9 +85,7 @@ def test_file_for_a_device_and_for_an_age_recipient(
         homes("bob").backups.import_(path)
 
 
-def test_of_very_many_that_a_file_claims_to_be_for_some_are_told(
-    homes: Open, tmp_path: Path
-) -> None:
+def test_only_some_of_very_many_recipients_are_shown(homes: Open, tmp_path: Path) -> None:
     path = tmp_path / "long.fspack"
     path.write_bytes(b"FORESTAY EXPORT 2 " + b"device:1234 " * 20_000 + b"\nage-")
     with pytest.raises(Locked, match="it opens for the device 1234") as caught:
@@ -95,9 +93,7 @@ def test_of_very_many_that_a_file_claims_to_be_for_some_are_told(
     assert len(str(caught.value)) < 1000
 
 
-def test_file_that_does_not_tell_whom_it_is_for_opens_as_before(
-    ann: Forestay, homes: Open, tmp_path: Path
-) -> None:
+def test_file_without_named_recipients_opens(ann: Forestay, homes: Open, tmp_path: Path) -> None:
     bob, path = homes("bob"), tmp_path / "login.fspack"
     bob.devices.keys.init()
     ann.session("login").export(str(path), to=[person_of(bob)])
@@ -155,7 +151,7 @@ def test_a_damaged_file_is_not_blamed_on_the_passphrase(
 
 
 @pytest.mark.parametrize("key", ["", "fsp1", "fsd1x", "age1x", "bob@example.org"])
-def test_what_is_no_key_seals_nothing(ann: Forestay, tmp_path: Path, key: str) -> None:
+def test_invalid_key_seals_nothing(ann: Forestay, tmp_path: Path, key: str) -> None:
     with pytest.raises(InvalidInput):
         ann.session("login").export(str(tmp_path / "x"), to=[key])
     with pytest.raises(InvalidInput, match="not to both"):

@@ -26,7 +26,7 @@ def ann(world: World) -> Forestay:
 # --- drills -------------------------------------------------------------------------------------
 
 
-def test_losing_one_device_loses_nothing_that_was_pushed(world: World, ann: Forestay) -> None:
+def test_losing_one_device_loses_no_pushed_event(world: World, ann: Forestay) -> None:
     desk = world.device("desk", by=ann)
     synced(ann)
     ann.close()
@@ -36,7 +36,7 @@ def test_losing_one_device_loses_nothing_that_was_pushed(world: World, ann: Fore
     assert notes(desk, "login") == ["canary one"]
 
 
-def test_losing_all_but_the_recovery_code_loses_nothing_that_was_pushed(world: World) -> None:
+def test_losing_all_but_the_recovery_code_loses_no_pushed_event(world: World) -> None:
     first = world.home("first")
     code = first.devices.keys.init().recovery
     first.start("Add login", id="login").note("canary one")
@@ -49,7 +49,7 @@ def test_losing_all_but_the_recovery_code_loses_nothing_that_was_pushed(world: W
     assert synced(blank).up == 1
 
 
-def test_revoked_device_reads_nothing_written_afterwards(world: World, ann: Forestay) -> None:
+def test_revoked_device_reads_no_later_event(world: World, ann: Forestay) -> None:
     desk = world.device("desk", by=ann)
     synced(ann)
     synced(desk)
@@ -64,7 +64,7 @@ def test_revoked_device_reads_nothing_written_afterwards(world: World, ann: Fore
     assert "forestay device add --new-key" in told.error.hint, "before anything is deleted"
 
 
-def test_what_a_revoked_device_pushes_is_not_taken(world: World, ann: Forestay) -> None:
+def test_packs_of_a_revoked_device_are_refused(world: World, ann: Forestay) -> None:
     desk = world.device("desk", by=ann)
     synced(ann)
     synced(desk)
@@ -87,7 +87,7 @@ def test_what_a_revoked_device_pushes_is_not_taken(world: World, ann: Forestay) 
     assert type(report.worst) is NotEntitled
 
 
-def test_keys_that_a_revoked_device_makes_let_nobody_in(world: World, ann: Forestay) -> None:
+def test_keys_of_a_revoked_device_add_no_member(world: World, ann: Forestay) -> None:
     desk, mallory = world.device("desk", by=ann), world.person("mallory")
     synced(ann)
     (held,) = world.files("k").items()
@@ -142,7 +142,7 @@ def test_rotation_rewrites_no_pack(world: World, ann: Forestay) -> None:
     assert notes(desk, "login") == ["canary one", "canary two"]
 
 
-def test_copied_home_reads_until_it_is_put_out(world: World, ann: Forestay) -> None:
+def test_copied_home_reads_until_it_is_revoked(world: World, ann: Forestay) -> None:
     synced(ann)
     import shutil
 
@@ -162,7 +162,7 @@ def test_copied_home_reads_until_it_is_put_out(world: World, ann: Forestay) -> N
 # --- persons ------------------------------------------------------------------------------------
 
 
-def test_person_reads_what_is_shared_and_cannot_add_to_it(world: World, ann: Forestay) -> None:
+def test_reader_reads_a_shared_session_and_cannot_add_to_it(world: World, ann: Forestay) -> None:
     bob = world.person("bob")
     synced(bob)
     ann.start("Private", id="private").note("canary private")
@@ -180,7 +180,7 @@ def test_person_reads_what_is_shared_and_cannot_add_to_it(world: World, ann: For
     assert notes(ann, "login") == ["canary one"]
 
 
-def test_person_continues_what_is_shared_and_both_have_it(world: World, ann: Forestay) -> None:
+def test_person_continues_a_shared_session_and_both_have_it(world: World, ann: Forestay) -> None:
     bob = world.person("bob")
     ann.shares.add("login", person_of(bob), mode="continue", email="bob@example.org")
     synced(bob)
@@ -241,7 +241,7 @@ def test_words_of_the_owner_are_not_a_guests_to_erase(
     assert "from bob" not in notes(bob, "login")
 
 
-def test_what_a_guest_forgot_before_the_owner_is_erased_for_all_by_the_owner(
+def test_event_that_a_member_forgot_first_is_erased_for_all_by_the_owner(
     world: World, pair: tuple[Forestay, Forestay]
 ) -> None:
     ann, bob = pair
@@ -260,7 +260,7 @@ def test_what_a_guest_forgot_before_the_owner_is_erased_for_all_by_the_owner(
     assert desk.session("login").verify().ok
 
 
-def test_a_guest_who_forgets_a_session_forgets_it_alone(
+def test_member_who_forgets_a_session_forgets_only_their_copy(
     pair: tuple[Forestay, Forestay],
 ) -> None:
     ann, bob = pair
@@ -277,7 +277,9 @@ def test_a_guest_who_forgets_a_session_forgets_it_alone(
     assert ann.session("login").verify().ok
 
 
-def test_unshared_person_keeps_what_was_read_and_reads_no_more(world: World, ann: Forestay) -> None:
+def test_removed_person_retains_old_events_and_reads_no_new_ones(
+    world: World, ann: Forestay
+) -> None:
     bob = world.person("bob")
     ann.shares.add("login", person_of(bob), mode="continue", email="bob@example.org")
     synced(bob)
@@ -300,7 +302,7 @@ def test_unshared_person_keeps_what_was_read_and_reads_no_more(world: World, ann
     assert set(notes(desk, "login")) == {"canary one", "from bob", "canary two"}
 
 
-def test_another_mode_keeps_the_address_and_the_fingerprint_shown_means_the_person(
+def test_changed_mode_retains_the_address_and_the_shown_fingerprint_names_the_person(
     world: World, ann: Forestay
 ) -> None:
     bob = world.person("bob")
@@ -336,7 +338,7 @@ def test_only_the_owner_shares(world: World, ann: Forestay) -> None:
         ann.shares.remove("login", "carol")
 
 
-def test_nothing_readable_and_no_name_is_on_the_remote(world: World, ann: Forestay) -> None:
+def test_remote_has_no_readable_text_or_name(world: World, ann: Forestay) -> None:
     bob = world.person("bob")
     ann.shares.add("login", person_of(bob), mode="continue", email="bob@example.org")
     synced(bob)
@@ -347,7 +349,7 @@ def test_nothing_readable_and_no_name_is_on_the_remote(world: World, ann: Forest
         assert not any(word in data for word in words), path
 
 
-def test_shares_tell_with_whom(world: World, ann: Forestay) -> None:
+def test_shares_list_the_members(world: World, ann: Forestay) -> None:
     bob = world.person("bob")
     assert ann.shares.list("login").members == []
     ann.shares.add("login", person_of(bob), email="bob@example.org")
@@ -357,9 +359,7 @@ def test_shares_tell_with_whom(world: World, ann: Forestay) -> None:
     assert ann.devices.keys.rotate().epoch == 2
 
 
-def test_who_does_not_own_a_session_cannot_put_anyone_out_of_it_later_either(
-    world: World, ann: Forestay
-) -> None:
+def test_member_cannot_remove_others_by_a_later_sync(world: World, ann: Forestay) -> None:
     bob, cat = world.person("bob"), world.person("cat")
     for person in (bob, cat):
         ann.shares.add("login", person_of(person), mode=key_ring.CONTINUE)

@@ -50,7 +50,7 @@ class TestCarefullyWithOneWhoForgets(RemoteContract):
         return lambda: ReadBackRemote(Forgetful(MemoryRemote(objects)), late=False)
 
 
-def test_what_is_listed_late_is_listed_in_the_end_and_can_be_read_at_once(
+def test_late_object_can_be_read_at_once_and_is_listed_later(
     memory: MemoryRemote,
 ) -> None:
     late = Late(memory, 2)
@@ -60,7 +60,7 @@ def test_what_is_listed_late_is_listed_in_the_end_and_can_be_read_at_once(
     assert late.fired["late"] == 2 and names(memory, "u/") == ["u/1"]
 
 
-def test_careful_remote_lists_what_it_wrote_although_the_storage_is_late(
+def test_read_back_remote_lists_its_objects_although_the_storage_is_late(
     memory: MemoryRemote,
 ) -> None:
     late = Late(memory, 2)
@@ -72,7 +72,7 @@ def test_careful_remote_lists_what_it_wrote_although_the_storage_is_late(
 
 
 @pytest.mark.parametrize("how, kept", [(BEFORE, None), (AFTER, b"sealed"), (HALF, b"sea")])
-def test_connection_that_dies_leaves_what_it_says(how: str, kept: bytes | None) -> None:
+def test_broken_connection_leaves_the_stated_effect(how: str, kept: bytes | None) -> None:
     memory = MemoryRemote()
     dying = Dying(memory, at=2, how=how)
     assert dying.put("s/1", b"first")
@@ -108,7 +108,7 @@ def test_throttling_storage_answers_now_and_then(memory: MemoryRemote) -> None:
     assert remote.fired["throttled"] == 6
 
 
-def test_full_storage_takes_what_fits(memory: MemoryRemote) -> None:
+def test_full_storage_stores_what_fits(memory: MemoryRemote) -> None:
     full = Full(memory, room=5)
     assert full.put("u/1", b"abc") and not full.put("u/1", b"a")
     with pytest.raises(RemoteFailed, match="no room left"):
@@ -147,7 +147,7 @@ def test_liar_shows_the_state_of_before(memory: MemoryRemote) -> None:
         ("shown", lambda r: r.show("u/9", b"made up"), {"u/9": b"made up"}),
     ],
 )
-def test_liar_shows_what_it_was_told_to(
+def test_lying_storage_shows_the_given_objects(
     memory: MemoryRemote,
     kind: str,
     lie: Callable[[Lying], None],

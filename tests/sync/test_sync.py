@@ -52,7 +52,7 @@ def texts(home: Forestay, id: str) -> list[str]:
 # --- there and back -----------------------------------------------------------------------------
 
 
-def test_a_session_arrives_whole_and_goes_on_from_there(
+def test_session_arrives_completely_and_can_be_continued(
     travellers: Travellers, remote: MemoryRemote
 ) -> None:
     a, b = travellers.make("a"), travellers.make("b")
@@ -91,7 +91,7 @@ def test_the_keys_of_a_session_are_opened_once_in_a_visit(
     assert [each.startswith(b"FORESTAY RING") for each in opened] == [True, True]
 
 
-def test_what_is_there_already_is_neither_sent_nor_read_again(
+def test_known_packs_are_neither_pushed_nor_read_again(
     travellers: Travellers, remote: MemoryRemote
 ) -> None:
     a, b = travellers.make("a"), travellers.make("b")
@@ -112,7 +112,7 @@ def test_what_is_there_already_is_neither_sent_nor_read_again(
     assert len(remote.objects) == len(before) + 1
 
 
-def test_pushing_takes_nothing_and_pulling_puts_nothing(
+def test_push_pulls_nothing_and_pull_pushes_nothing(
     travellers: Travellers, remote: MemoryRemote
 ) -> None:
     a, b = travellers.make("a"), travellers.make("b")
@@ -128,9 +128,7 @@ def test_pushing_takes_nothing_and_pulling_puts_nothing(
     assert {row.session for row in b.list(all=True)} == {session.id, mine.id}
 
 
-def test_only_the_sessions_that_are_asked_for_travel(
-    travellers: Travellers, remote: MemoryRemote
-) -> None:
+def test_only_the_named_sessions_are_synced(travellers: Travellers, remote: MemoryRemote) -> None:
     a = travellers.make("a")
     one, _ = a.start("one"), a.start("two")
     report = travel(a, remote=remote, sessions=[one.id])
@@ -152,7 +150,7 @@ def test_long_chains_travel_in_parts_and_arrive_whole(
     assert hashes(a, session.id) == hashes(b, session.id)
 
 
-def test_a_device_carries_what_others_wrote_to_another_remote(
+def test_device_pushes_chains_of_others_to_another_remote(
     travellers: Travellers, remote: MemoryRemote
 ) -> None:
     a, b, c = (travellers.make(name) for name in "abc")
@@ -192,7 +190,7 @@ def test_two_devices_push_at_once_with_clocks_days_apart(
 # --- copies and old backups ---------------------------------------------------------------------
 
 
-def test_a_home_put_back_from_an_old_copy_takes_a_new_id_and_loses_nothing(
+def test_home_restored_from_an_old_copy_gets_a_new_id_and_loses_nothing(
     travellers: Travellers, remote: MemoryRemote, tmp_path: Path
 ) -> None:
     a, b = travellers.make("a"), travellers.make("b")
@@ -231,7 +229,7 @@ def test_a_home_put_back_from_an_old_copy_takes_a_new_id_and_loses_nothing(
 # --- many small packs ---------------------------------------------------------------------------
 
 
-def test_many_small_packs_become_few_and_nobody_misses_any(
+def test_many_small_packs_are_merged_without_a_loss(
     travellers: Travellers, remote: MemoryRemote
 ) -> None:
     a, b = travellers.make("a"), travellers.make("b")
@@ -282,7 +280,7 @@ class Dying(MemoryRemote):
         return super().put(name, data)
 
 
-def test_a_push_that_dies_anywhere_goes_on_where_it_was(
+def test_push_that_dies_is_continued_by_the_next(
     travellers: Travellers, remote: MemoryRemote, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(pack_builder, "MOST_EVENTS", 3)
@@ -305,7 +303,7 @@ def test_a_push_that_dies_anywhere_goes_on_where_it_was(
 
 
 @pytest.mark.parametrize("ready", [0, 16 << 20])
-def test_each_pack_is_got_once_however_few_are_kept_as_they_were_read(
+def test_each_pack_is_fetched_once_despite_little_memory(
     ready: int, travellers: Travellers, remote: MemoryRemote, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(pack_builder, "MOST_EVENTS", 3)
@@ -329,7 +327,7 @@ def test_each_pack_is_got_once_however_few_are_kept_as_they_were_read(
     assert sorted(name for name in got if "/p/" in name) == sorted(packs(remote))
 
 
-def test_a_pull_that_dies_goes_on_where_it_was(
+def test_pull_that_dies_is_continued_by_the_next(
     travellers: Travellers, remote: MemoryRemote, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(pack_builder, "MOST_EVENTS", 3)
@@ -473,7 +471,7 @@ def two_sessions(home: Forestay, remote: MemoryRemote) -> list[Session]:
 
 
 @pytest.mark.parametrize(("lie", "kind"), LIES, ids=lambda one: getattr(one, "__name__", ""))
-def test_a_lie_is_told_by_its_name_and_nothing_of_the_session_is_taken(
+def test_lie_is_reported_by_its_class_and_nothing_of_the_session_is_pulled(
     travellers: Travellers,
     remote: MemoryRemote,
     lie: Callable[[MemoryRemote], None],
@@ -502,7 +500,7 @@ def test_a_lie_is_told_by_its_name_and_nothing_of_the_session_is_taken(
 
 
 @pytest.mark.parametrize(("lie", "kind"), LIES, ids=lambda one: getattr(one, "__name__", ""))
-def test_what_a_storage_damaged_is_put_there_again_by_whoever_has_it(
+def test_damaged_packs_are_uploaded_again_by_a_device_that_has_them(
     travellers: Travellers,
     remote: MemoryRemote,
     lie: Callable[[MemoryRemote], None],
@@ -517,7 +515,7 @@ def test_what_a_storage_damaged_is_put_there_again_by_whoever_has_it(
     assert all(hashes(b, one.id) == hashes(a, one.id) for one in sessions)
 
 
-def test_what_was_shown_before_and_is_not_shown_now_is_a_rollback(
+def test_pack_that_is_no_longer_listed_is_a_rollback(
     travellers: Travellers, remote: MemoryRemote
 ) -> None:
     a, b = travellers.make("a"), travellers.make("b")
@@ -600,7 +598,7 @@ def test_a_mark_that_is_another_one_stops_the_visit(
     assert a.context.store.machine.remotes.waiting() == 1
 
 
-def test_a_remote_that_keeps_something_else_is_noticed(
+def test_remote_that_stores_other_bytes_is_noticed(
     travellers: Travellers, remote: MemoryRemote
 ) -> None:
     a = travellers.make("a")
@@ -616,7 +614,7 @@ def test_a_remote_that_keeps_something_else_is_noticed(
     assert report.waiting == 1
 
 
-def test_someone_elses_sessions_in_the_same_place_are_let_be(
+def test_sessions_of_other_persons_on_the_same_remote_are_not_touched(
     travellers: Travellers, remote: MemoryRemote, tmp_path: Path
 ) -> None:
     (tmp_path / "others").mkdir()
@@ -662,7 +660,7 @@ def test_only_a_mark_of_a_higher_number_is_newer(mark: bytes, error: type[Forest
         require_format(remote, make=False)
 
 
-def test_a_sync_that_meets_another_says_what_that_means_for_it(travellers: Travellers) -> None:
+def test_error_of_a_second_sync_explains_the_consequence(travellers: Travellers) -> None:
     laptop = travellers.make("laptop")
     (known,) = laptop.context.store.machine.remotes.all()
     again = Forestay(laptop.context.settings, cwd=laptop.context.settings.home)

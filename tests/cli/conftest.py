@@ -1,4 +1,4 @@
-"""A folder to work in, a home of its own, and the command line."""
+"""Fixtures: a project folder, a separate home, and the command line."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def cli(home: Path, project: Path) -> Cli:
 
 @pytest.fixture
 def usb(cli: Cli, tmp_path: Path) -> Path:
-    """A remote in a folder, and a key of this device."""
+    """Add a remote in a folder, and create the key of this device."""
     cli.ok("device", "key", "init")
     cli.ok("remote", "add", "usb", f"folder:{tmp_path / 'usb'}")
     return tmp_path / "usb"
@@ -25,7 +25,7 @@ def usb(cli: Cli, tmp_path: Path) -> Path:
 
 @pytest.fixture
 def quick_passphrase(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Passphrases that take no time."""
+    """Make passphrases cheap to check."""
     import pyrage
 
     monkeypatch.setattr(pyrage.passphrase, "encrypt", seal_quickly)

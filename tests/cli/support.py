@@ -1,4 +1,4 @@
-"""How tests call the command line: in this process, on streams of their own."""
+"""Call the command line in tests: in this process, on separate streams."""
 
 from __future__ import annotations
 
@@ -16,21 +16,21 @@ from forestay.journal.topics import HomeTopic, Topic
 
 
 class Terminal(io.StringIO):
-    """A stream that says it is a terminal, of 80 columns because it has no number."""
+    """A stream that claims to be a terminal; without a file number it has 80 columns."""
 
     def isatty(self) -> bool:
         return True
 
 
 class Answer:
-    """What a command said and how it ended."""
+    """The output and the exit code of a command."""
 
     def __init__(self, code: int, out: str, err: str) -> None:
         self.code, self.out, self.err = code, out, err
 
     @property
     def json(self) -> dict[str, Any]:
-        """The one object of the answer."""
+        """The only JSON object of the answer."""
         (line,) = self.out.splitlines()
         found = json.loads(line)
         assert isinstance(found, dict) and found["forestay"] == 1
@@ -45,7 +45,7 @@ class Answer:
 
 
 class Cli:
-    """`cli("note", "text")` runs the command; `cli.ok(…)` expects it to go well."""
+    """`cli("note", "text")` runs the command; `cli.ok(…)` requires that it succeeds."""
 
     def __call__(self, *argv: str, source: str = "", terminal: bool = False) -> Answer:
         out, err = (Terminal(), Terminal()) if terminal else (io.StringIO(), io.StringIO())
@@ -62,12 +62,12 @@ class Cli:
         return self.ok("--json", *argv).json
 
     def start(self, goal: str = "Add login", *argv: str) -> str:
-        """Start a session; returns its id."""
+        """Start a session and return its id."""
         return str(self.json("start", goal, *argv)["session"])
 
 
 def process(*argv: str | bytes, **more: Any) -> subprocess.CompletedProcess[bytes]:
-    """The same in a process of its own, as users run it."""
+    """Run a command in a separate process, as users do."""
     return subprocess.run(
         [*command(), *argv],
         capture_output=True,

@@ -1,7 +1,7 @@
-"""Each kind of bad input, in the place of each kind of file, before each command that meets it.
+"""Run every command that reads files with each kind of bad file in place of each good one.
 
-No command crashes, waits or lets anything raw through to the terminal; those that only look change
-nothing; and whatever is done, the bytes that were there are kept under some name.
+No command crashes, blocks or prints control sequences; read-only commands change nothing; and the
+bytes that were there are always preserved under some name.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def _gigabyte(path: Path) -> None:
 
 
 def _socket(path: Path) -> None:
-    # Its own path may be too long for one.
+    # The path may be too long for the name of a socket.
     folder = os.open(path.parent, os.O_RDONLY)
     try:
         with socket.socket(socket.AF_UNIX) as made:
@@ -53,7 +53,7 @@ def _socket(path: Path) -> None:
 
 
 def _outside(path: Path) -> Path:
-    """A good file that lies beside the project, and is not ours."""
+    """Return a good file outside the project that belongs to another program."""
     project = next(above for above in path.parents if above.name == "project")
     return project.with_name("precious")
 
@@ -72,7 +72,7 @@ PATIENCE = 60.0
 
 
 def looking(path: str) -> Iterator[tuple[str, ...]]:
-    """Commands that only look."""
+    """Return the commands that change nothing."""
     above = os.path.dirname(path)
     yield from (
         ("files", "check", path),
@@ -123,7 +123,7 @@ def harmed(project: Path, place: str, harm: str) -> Path:
 
 
 def seen(folder: Path) -> dict[str, object]:
-    """Everything below a folder: of files the bytes, of all else what it is."""
+    """Return everything below a folder: the bytes of files, the kind of everything else."""
     every = (Path(here, name) for here, b, n in os.walk(folder) for name in (*b, *n))
     return {str(path): _what(path) for path in every if path.name != ".state.lock"}
 
@@ -140,14 +140,14 @@ def sane(cli: Cli, *words: str) -> Answer:
     began = time.process_time()
     answer = cli(*words)
     assert time.process_time() - began < PATIENCE, words
-    said = answer.out + answer.err
-    assert 0 <= answer.code <= 5 and "FORESTAY_DEBUG" not in said, (words, answer)
-    assert all(char.isprintable() or char in "\n\t" for char in said), (words, answer)
+    printed = answer.out + answer.err
+    assert 0 <= answer.code <= 5 and "FORESTAY_DEBUG" not in printed, (words, answer)
+    assert all(char.isprintable() or char in "\n\t" for char in printed), (words, answer)
     return answer
 
 
 def _is_kept(bad: object, now: Iterable[object]) -> bool:
-    """Whether it is there, or a part of what is: an agent's block may follow others."""
+    """Return whether the bytes are preserved, also inside a file to which a block was added."""
     return bad == b"" or any(bad == each or _has(each, bad) for each in now)
 
 
@@ -156,7 +156,7 @@ def _has(whole: object, part: object) -> bool:
 
 
 def of_essay(cli: Cli) -> Iterator[tuple[str, ...]]:
-    """What is done with an essay, once it is one of ours."""
+    """Return commands for an essay that was adopted."""
     rows = cli.json("list", "--all")["sessions"]
     ids = [row["session"] for row in rows if row["goal"] != "Another"]
     for id in ids:
@@ -192,5 +192,5 @@ def test_bad_files_do_no_harm_to_any_command(
 @pytest.mark.soak
 @pytest.mark.parametrize("place", PLACES)
 @pytest.mark.parametrize("harm", sorted({*BAD, *ODD} - {"torn", "pipe"}))
-def test_no_bad_file_of_any_kind_does_harm(cli: Cli, project: Path, place: str, harm: str) -> None:
+def test_no_kind_of_bad_file_does_harm(cli: Cli, project: Path, place: str, harm: str) -> None:
     try_everything(cli, project, place, harm)

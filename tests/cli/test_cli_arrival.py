@@ -1,4 +1,4 @@
-"""resume on another device, and what is said when a session or a remote cannot be found."""
+"""resume on another device, and the errors when a session or a remote cannot be found."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def test_files_of_other_programs_are_mentioned_when_no_session_is_received(
 
 
 class Desk:
-    """Another device of the same person, in a folder of its own."""
+    """Another device of the same person, with a separate folder."""
 
     def __init__(self, cli: Cli, usb: Path, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         self.cli, self.given = cli, ("--home", str(folder / "desk"))
@@ -70,7 +70,7 @@ class Desk:
         cli.ok(*self.given, *confirm.split()[1:])
 
     def within(self, name: str, *argv: str, terminal: bool = False) -> Answer:
-        """Do it in the folder of this name."""
+        """Run a command in the folder of this name."""
         place = self._folder / "elsewhere" / name
         place.mkdir(parents=True, exist_ok=True)
         self._patch.chdir(place)

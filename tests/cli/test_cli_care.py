@@ -24,7 +24,7 @@ def test_verify_reports_what_it_checked(cli: Cli) -> None:
     ]
 
 
-def test_verify_notices_a_session_that_vanished(cli: Cli, home: Path) -> None:
+def test_verify_reports_a_missing_session(cli: Cli, home: Path) -> None:
     import sqlite3
 
     cli.start("First", "--id", "first")
@@ -85,7 +85,7 @@ def test_export_and_import_carry_a_session_with_its_artifacts(
 
 
 @pytest.mark.parametrize("content", [b"", b"garbage", b"FORESTAY PACK 9\n"])
-def test_a_file_that_is_no_pack_is_refused(cli: Cli, project: Path, content: bytes) -> None:
+def test_file_that_is_not_a_pack_is_refused(cli: Cli, project: Path, content: bytes) -> None:
     (project / "x.fspack").write_bytes(content)
     assert cli("backup", "import", "x.fspack").code in (2, 5, 6)
     assert cli("backup", "restore", "missing.fspack").code == 2
@@ -103,7 +103,7 @@ def test_config_lists_every_setting_with_its_origin(cli: Cli) -> None:
     assert lines[-1].endswith("what they mean: forestay config --example")
 
 
-def test_config_sets_shows_and_unsets_one(cli: Cli, home: Path) -> None:
+def test_config_sets_shows_and_unsets_a_value(cli: Cli, home: Path) -> None:
     assert cli.ok("config", "brief_budget", "2000").out == "brief_budget = 2000\n"
     assert cli.ok("config", "brief_budget").out == "2000\n"
     assert cli.json("config", "brief_budget")["values"]["brief_budget"]["origin"].endswith(
@@ -145,7 +145,7 @@ def test_config_warns_that_a_variable_overrides_the_setting(
     assert "FORESTAY_BRIEF_BUDGET overrides" in cli.ok("config", "brief_budget", "2000").err
 
 
-def test_the_example_file_is_a_config_file(cli: Cli, home: Path) -> None:
+def test_example_file_is_a_valid_config_file(cli: Cli, home: Path) -> None:
     import tomllib
 
     assert tomllib.loads(cli.ok("config", "--example").out) == {}
@@ -157,7 +157,7 @@ def test_init_marks_the_project(cli: Cli, project: Path) -> None:
     cli.ok("init")
 
 
-def test_a_marked_project_is_recognised_under_another_name(
+def test_marked_project_is_recognized_in_a_renamed_folder(
     cli: Cli, project: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     cli.start("Add login", "--id", "login")

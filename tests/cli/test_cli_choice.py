@@ -1,4 +1,4 @@
-"""Which session a command means: named, chosen, or none. Writes never guess."""
+"""Which session a command uses: named, chosen, or none. Commands that write never guess."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def test_recording_without_a_session_creates_nothing(cli: Cli, home: Path, line:
 
 
 @pytest.mark.parametrize("line", WRITES)
-def test_a_write_does_not_guess_the_session_of_another_folder(
+def test_recording_does_not_guess_the_session_of_another_folder(
     cli: Cli, line: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     session = cli.start()
@@ -65,7 +65,7 @@ def test_a_write_does_not_guess_the_session_of_another_folder(
     assert cli.json("status", "--session", session)["seq"] == 1
 
 
-def test_the_open_sessions_are_listed_with_the_line_to_type(cli: Cli) -> None:
+def test_error_lists_open_sessions_with_a_command_for_each(cli: Cli) -> None:
     cli.start("First", "--id", "first")
     cli.start("Second", "--id", "second")
     cli.ok("complete")
@@ -88,7 +88,7 @@ def test_choices_are_in_the_json_error(cli: Cli) -> None:
     assert error["choices"] == [{"session": "first", "status": "active", "goal": "First"}]
 
 
-def test_options_are_accepted_before_and_after_the_command(cli: Cli) -> None:
+def test_shared_options_are_accepted_before_and_after_the_command(cli: Cli) -> None:
     cli.start("First", "--id", "first")
     cli.start("Second", "--id", "second")
     for argv in (
@@ -103,7 +103,7 @@ def test_options_are_accepted_before_and_after_the_command(cli: Cli) -> None:
     assert cli.json("status")["seq"] == 1
 
 
-def test_a_home_may_be_named(cli: Cli, tmp_path: Path) -> None:
+def test_home_and_store_options_select_another_home(cli: Cli, tmp_path: Path) -> None:
     other = str(tmp_path / "other")
     cli.ok("--home", other, "start", "There")
     assert cli("status").code == 3
@@ -113,7 +113,9 @@ def test_a_home_may_be_named(cli: Cli, tmp_path: Path) -> None:
     assert cli("--store", "mysql://x", "status").code == 2
 
 
-def test_the_variable_names_a_session(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_environment_variable_selects_the_session(
+    cli: Cli, monkeypatch: pytest.MonkeyPatch
+) -> None:
     cli.start("First", "--id", "first")
     cli.start("Second", "--id", "second")
     monkeypatch.setenv("FORESTAY_SESSION", "first")
@@ -124,13 +126,13 @@ def test_the_variable_names_a_session(cli: Cli, monkeypatch: pytest.MonkeyPatch)
     assert cli("resume").code == 3
 
 
-def test_an_empty_session_option_is_not_the_current_one(cli: Cli) -> None:
+def test_empty_session_option_is_refused(cli: Cli) -> None:
     cli.start()
     assert cli("note", "x", "--session", "").code == 2
     assert cli.json("status")["seq"] == 1
 
 
-def test_an_ambiguous_id_is_a_question(cli: Cli) -> None:
+def test_ambiguous_id_is_refused_with_choices(cli: Cli) -> None:
     cli.start("First", "--id", "login-1")
     cli.start("Second", "--id", "login-2")
     answer = cli("session", "use", "login")
@@ -146,13 +148,13 @@ def test_resume_selects_the_only_open_session(cli: Cli) -> None:
     assert cli.json("status")["session"] == "first"
 
 
-def test_resume_names_a_session_in_any_folder(cli: Cli, elsewhere: Path) -> None:
+def test_resume_accepts_a_session_id_in_any_folder(cli: Cli, elsewhere: Path) -> None:
     cli.start("Here", "--id", "here")
     assert cli.json("resume", "he")["session"] == "here"
     assert cli("resume", "nowhere").code == 3
 
 
-def test_with_nothing_to_resume_it_exits_3(cli: Cli) -> None:
+def test_resume_without_a_session_exits_3(cli: Cli) -> None:
     assert cli("resume").code == 3
     cli.start()
     cli.ok("complete")
@@ -172,12 +174,12 @@ def test_choice_overridden_by_a_parent_process_is_reported(cli: Cli, line: str) 
     cli.start("Second", "--id", "second")
     cli.start("First", "--id", "first")
     cli.ok("agent", "start", "a", "--pid", str(os.getpid()))
-    told = process(*line.split()).stderr.decode()
-    assert "but a parent process uses first, so commands use that one" in told
+    reported = process(*line.split()).stderr.decode()
+    assert "but a parent process uses first, so commands use that one" in reported
     assert process("note", "x").stdout.decode() == "#3 noted – in session first\n"
 
 
-def test_effective_choice_prints_no_warning(cli: Cli) -> None:
+def test_use_by_the_parent_process_itself_prints_no_warning(cli: Cli) -> None:
     cli.start("First", "--id", "first")
     cli.ok("agent", "start", "a", "--pid", str(os.getpid()))
     assert "but" not in process("session", "use", "first").stderr.decode()
@@ -185,7 +187,7 @@ def test_effective_choice_prints_no_warning(cli: Cli) -> None:
 
 
 @pytest.mark.parametrize("pid", ["0", "1", "-1"])
-def test_no_agent_is_the_process_that_everything_descends_from(cli: Cli, pid: str) -> None:
+def test_process_number_below_2_is_refused_for_an_agent(cli: Cli, pid: str) -> None:
     cli.start()
     assert cli("agent", "start", "a", "--pid", pid).code == 2
     assert cli.json("status")["seq"] == 1
@@ -194,7 +196,7 @@ def test_no_agent_is_the_process_that_everything_descends_from(cli: Cli, pid: st
 @pytest.mark.parametrize(
     "line", ["note x", "record attribute k v", "record rename x", "record model x"]
 )
-def test_a_finished_session_is_described_only_when_it_is_named(cli: Cli, line: str) -> None:
+def test_recording_in_a_finished_session_needs_its_name_and_warns(cli: Cli, line: str) -> None:
     cli.start("First", "--id", "first")
     cli.start("Second", "--id", "second")
     cli.ok("complete")

@@ -1,4 +1,4 @@
-"""Cleanup, report and update: what programs of the ai-session layout are used to."""
+"""Cleanup, report and update, as programs of the ai-session format expect them."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ OLD = "2025-01-09T10:00:00Z"
 
 
 def feature(name: str, status: str, *, stamp: str = OLD, full: bool = True) -> Path:
-    """A session that another program left."""
+    """Write the files of a session of another program."""
     id = f"{name}-2025-01-09"
     folder = ROOT / id
     (folder / "artifacts").mkdir(parents=True)
@@ -56,7 +56,7 @@ def _dump(path: Path, value: object) -> None:
 
 
 def ours(cli: Cli) -> None:
-    """A session of this home with files in the layout."""
+    """Start a session of this home with ai-session files."""
     cli.start("Add login")
     cli.ok("files", "bind", "ai-session:login-2026-01-31")
 
@@ -96,7 +96,7 @@ def test_archive_is_ignored_by_git(cli: Cli) -> None:
     assert lines.count("/.ai-session-archive/") == 1
 
 
-def test_files_that_git_tracks_are_seen_by_it_in_the_archive(cli: Cli) -> None:
+def test_archived_files_that_git_tracked_stay_visible_to_git(cli: Cli) -> None:
     _git("init", "-q")
     feature("login", "completed")
     _git("add", "-A")
@@ -141,7 +141,7 @@ def test_days_sets_the_age_of_stale_sessions(cli: Cli) -> None:
 
 @pytest.mark.req("X0-7", "S0-64")
 @pytest.mark.parametrize("asked", [("--stale",), ("--empty",), ("--pattern", "*")])
-def test_active_session_is_never_touched_whatever_is_asked(cli: Cli, asked: tuple[str]) -> None:
+def test_cleanup_never_moves_an_active_session(cli: Cli, asked: tuple[str]) -> None:
     feature("live", "active", full=False)
     before = tree()
     answer = cli("files", "cleanup", *asked, "--yes")
@@ -151,7 +151,7 @@ def test_active_session_is_never_touched_whatever_is_asked(cli: Cli, asked: tupl
 
 
 @pytest.mark.req("X0-7")
-def test_empty_and_pattern_choose(cli: Cli) -> None:
+def test_empty_and_pattern_select_sessions(cli: Cli) -> None:
     feature("empty-a", "paused", full=False)
     feature("empty-b", "paused", full=False)
     feature("full", "paused")
@@ -162,7 +162,7 @@ def test_empty_and_pattern_choose(cli: Cli) -> None:
 
 
 @pytest.mark.req("X0-7")
-def test_artifacts_may_stay(cli: Cli) -> None:
+def test_preserve_artifacts_does_not_move_artifacts(cli: Cli) -> None:
     folder = feature("over", "completed")
     (folder / "artifacts" / "a.txt").write_text("kept")
     cli.ok("files", "cleanup", "--completed", "--preserve-artifacts", "--archive", "--yes")
@@ -171,7 +171,7 @@ def test_artifacts_may_stay(cli: Cli) -> None:
     assert (ARCHIVE / folder.name / "state.yaml").is_file()
 
 
-def test_moving_it_back_undoes_it(cli: Cli) -> None:
+def test_moving_archived_files_back_undoes_a_cleanup(cli: Cli) -> None:
     folder = feature("over", "completed")
     before = tree()
     cli.ok("files", "cleanup", "--yes")
@@ -251,7 +251,7 @@ def test_session_that_any_file_calls_active_is_not_cleaned_up(cli: Cli, where: s
     assert cli("files", "cleanup", "--completed", "--yes").code == 4 and tree() == before
 
 
-def test_session_that_cannot_be_put_away_is_not_marked_completed(cli: Cli) -> None:
+def test_session_that_cannot_be_moved_is_not_marked_completed(cli: Cli) -> None:
     feature("over", "paused")
     ARCHIVE.write_text("a file")
     assert cli("files", "cleanup", "--stale", "--yes").code == 4
@@ -443,7 +443,7 @@ def test_update_refuses_values_unknown_to_the_format_and_records_nothing(
     assert tree() == before
 
 
-def test_update_of_nothing_or_of_a_stranger_is_an_error(cli: Cli) -> None:
+def test_update_without_values_or_of_an_unknown_feature_is_refused(cli: Cli) -> None:
     feature("one", "active")
     assert cli("files", "update", "one-2025-01-09", "--status=paused").code == 3
     cli.start()
@@ -466,7 +466,7 @@ def test_session_root_sets_the_folder_of_session_files(
 
 
 class Editor:
-    """Adds a session to the index in some of the steps of an exchange, as it then is."""
+    """Add a session to the index during some steps of a file exchange."""
 
     def __init__(self, index: Path, patch: pytest.MonkeyPatch, turns: tuple[int, ...]) -> None:
         self._index, self._turns, self._step = index, list(turns), 0
@@ -485,7 +485,7 @@ class Editor:
 
 @pytest.mark.req("S0-63")
 @pytest.mark.parametrize("turns", [*combinations_with_replacement(range(4), 3)], ids=str)
-def test_an_entry_that_someone_adds_in_any_step_of_a_cleanup_stays(
+def test_entry_added_during_a_cleanup_is_preserved(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, turns: tuple[int, ...]
 ) -> None:
     monkeypatch.chdir(tmp_path)

@@ -1,4 +1,4 @@
-"""`forestay files contract`: acknowledging, and finding out that it no longer holds."""
+"""`forestay files contract`: acknowledge a contract, and detect that it has changed."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ def test_acknowledgment_is_recorded_in_the_current_session(cli: Cli) -> None:
 
 @pytest.mark.req("S0-94")
 @pytest.mark.parametrize("turns", [*combinations_with_replacement(range(4), 2)], ids=str)
-def test_block_that_an_agent_adds_in_any_step_of_an_acknowledgment_stays(
+def test_block_added_during_an_acknowledgment_is_preserved(
     cli: Cli, monkeypatch: pytest.MonkeyPatch, turns: tuple[int, ...]
 ) -> None:
     cli.ok("files", "contract", "ack", "--agent", "first")
@@ -137,7 +137,7 @@ def test_name_that_would_break_the_file_or_the_record_is_refused(cli: Cli, name:
 
 
 @pytest.mark.req("X0-2")
-def test_other_folders_are_used_when_asked_for(
+def test_root_option_and_session_root_select_another_folder(
     cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     cli.ok("files", "contract", "ack", "--agent", "claude", "--root", "elsewhere")
@@ -168,20 +168,18 @@ def test_advice_of_a_failed_contract_check_makes_it_pass(
     (project / "our spec.md").write_text("# Ours")
     for given in ([], ["--spec", "our spec.md"], ["--root", "elsewhere"]):
         verify = ("files", "contract", "verify", "--agent", "claude", *given)
-        told = cli(*verify, terminal=True).out
-        cli.ok(*shlex.split(told.rpartition("forestay ")[2]))
+        reported = cli(*verify, terminal=True).out
+        cli.ok(*shlex.split(reported.rpartition("forestay ")[2]))
         cli.ok(*verify)
 
 
-def test_the_first_examples_of_the_family_work_one_after_the_other(cli: Cli) -> None:
+def test_first_examples_in_the_contract_help_work_in_order(cli: Cli) -> None:
     shown = cli.ok("files", "contract", "--help").out.partition("Examples\n")[2]
     for line in shown.split("\n\n")[0].splitlines():
         cli.ok(*line.split()[1:])
 
 
-def test_acknowledgments_behind_a_link_are_not_read_and_the_reason_is_true(
-    cli: Cli, project: Path
-) -> None:
+def test_acknowledgments_behind_a_link_are_refused(cli: Cli, project: Path) -> None:
     path = project / ".ai-session" / "contract-acknowledgment.md"
     path.parent.mkdir()
     (project / "real.md").write_text("")

@@ -1,4 +1,4 @@
-"""A home that was harmed: every command says what, why and what helps, and `doctor` mends it."""
+"""A damaged home: every command reports what, why and a remedy, and `doctor` repairs it."""
 
 from __future__ import annotations
 
@@ -44,8 +44,8 @@ def dangling(path: Path) -> None:
 ODD = pytest.mark.parametrize("harm", [folder, pipe, link, dangling])
 
 
-def is_told(answer: Answer, code: int) -> None:
-    """An error of ours with a next step, and no sign that the program itself failed."""
+def require_error(answer: Answer, code: int) -> None:
+    """Require an error with a next step, and not a bug report."""
     assert answer.code == code, answer
     assert "this is a bug" not in answer.err + answer.out
     assert "Traceback" not in answer.err + answer.out
@@ -60,10 +60,10 @@ def test_object_in_place_of_a_lock_is_reported_and_moved(
     cli.start("Add login", "--id", "login")
     harm(home / name)
     answer = cli("note", "x")
-    is_told(answer, 1)
+    require_error(answer, 1)
     assert "forestay doctor --fix" in answer.err and name in answer.err
     assert cli.json("status")["seq"] == 1
-    is_told(cli("doctor"), 5)
+    require_error(cli("doctor"), 5)
     assert cli("doctor", "--fix").code == 0
     assert any(path.name.startswith(name) for path in (home / "quarantine").iterdir())
     cli.ok("note", "x")
@@ -80,7 +80,7 @@ def test_object_in_place_of_the_heads_is_reported_and_moved(
     harm(home / "heads")
     cli.ok("note", "one")
     cli.ok("status")
-    is_told(cli("doctor"), 5)
+    require_error(cli("doctor"), 5)
     assert cli("doctor", "--fix").code == 0
     cli.ok("note", "two")
     assert (home / "heads").is_file() and cli("verify").code == 0
@@ -91,7 +91,7 @@ def test_object_in_place_of_the_backup_record_is_moved(cli: Cli, home: Path, har
     cli.start("Add login", "--id", "login")
     cli.ok("backup", "create")
     harm(home / "backups" / "state.json")
-    is_told(cli("doctor"), 5)
+    require_error(cli("doctor"), 5)
     cli.ok("backup", "create")
     assert (home / "backups" / "state.json").is_file()
     assert cli("doctor").code == 0
@@ -103,14 +103,14 @@ def test_object_in_place_of_the_backup_record_is_moved(cli: Cli, home: Path, har
 @pytest.mark.parametrize(
     "harm", ["goal = 'Add lagin'", "status = 'completed'", "summary = '{\"attention\": 5}'"]
 )
-def test_a_flipped_byte_in_the_catalogue_is_never_shown_as_truth(
+def test_flipped_byte_in_the_catalogue_is_never_shown_as_valid(
     cli: Cli, home: Path, harm: str
 ) -> None:
     cli.start("Add login", "--id", "login")
     cli.start("Another", "--id", "other")
     change(home, f"UPDATE session SET {harm} WHERE id = 'login'")
     answer = cli("status", "--session", "login")
-    is_told(answer, 5)
+    require_error(answer, 5)
     assert "forestay doctor --fix" in answer.err
     listed = cli("list")
     assert "damaged" in listed.out and "forestay doctor --fix" in listed.out
@@ -123,7 +123,7 @@ def test_a_flipped_byte_in_the_catalogue_is_never_shown_as_truth(
 
 
 def change(home: Path, *statements: str) -> None:
-    """Change the tables, as no code of ours ever would."""
+    """Change the tables in a way that the program never does."""
     with closing(sqlite3.connect(home / "forestay.db")) as connection:
         for statement in statements:
             connection.execute(statement)
@@ -143,10 +143,10 @@ def test_doctor_fix_reports_that_a_good_home_needs_no_repair(cli: Cli, home: Pat
 def test_complete_repair_is_a_success(cli: Cli, home: Path) -> None:
     cli.start("Add login", "--id", "login")
     change(home, "DROP TABLE row", "DROP TABLE find", "DELETE FROM meta")
-    is_told(cli("note", "x"), 5)
-    is_told(cli("brief"), 5)
-    is_told(cli("verify"), 5)
-    is_told(cli("doctor"), 5)
+    require_error(cli("note", "x"), 5)
+    require_error(cli("brief"), 5)
+    require_error(cli("verify"), 5)
+    require_error(cli("doctor"), 5)
     answer = cli("doctor", "--fix")
     assert answer.code == 0 and "repaired recreated the table row" in answer.out
     cli.ok("note", "x")
@@ -163,7 +163,7 @@ def test_pushed_events_lost_here_are_restored_from_the_remote(
     cli.ok("sync")
     for path in (*home.glob("forestay.db*"), *home.glob("backups/*.fspack")):
         path.unlink()
-    is_told(unfixed := cli("doctor"), 5)
+    require_error(unfixed := cli("doctor"), 5)
     assert "doctor --fix" in unfixed.err
     mended = cli("doctor", "--fix")
     assert mended.code == 5 and "forestay remote add NAME ADDRESS, forestay sync" in mended.out
@@ -178,7 +178,7 @@ def test_lost_content_is_named_and_not_a_success(cli: Cli, home: Path) -> None:
     cli.start("Add login", "--id", "login")
     cli.ok("note", "after the first backup")
     change(home, "DROP TABLE event")
-    is_told(cli("doctor"), 5)
+    require_error(cli("doctor"), 5)
     answer = cli("doctor", "--fix")
     assert answer.code == 5 and "lost     session login: 1 of 2 event(s)" in answer.out
     assert cli.json("status")["session"] == "login"
@@ -191,7 +191,7 @@ def test_lost_content_is_named_and_not_a_success(cli: Cli, home: Path) -> None:
 )
 @pytest.mark.parametrize("value", ["", "x", "9" * 5000, "²"])
 @pytest.mark.parametrize("key", ["format", "min_writer", "device", "secret"])
-def test_no_value_of_the_database_ends_in_a_bug(
+def test_no_value_in_the_database_causes_a_bug(
     cli: Cli, home: Path, key: str, value: str, argv: list[str]
 ) -> None:
     cli.start("Add login", "--id", "login")
@@ -217,7 +217,7 @@ HARMED_CONTENT = {
 
 @pytest.fixture
 def keeping(cli: Cli, project: Path) -> None:
-    """A session with a long note and an artifact of two parts that no compression shortens."""
+    """Start a session with a long note and an incompressible artifact of two parts."""
     cli.start("Add login", "--id", "login")
     cli.ok("note", "a long story, part one. " * 1000)
     (project / "a.bin").write_bytes(Random(1).randbytes(1_200_000))
@@ -273,9 +273,9 @@ def test_unreadable_settings_are_reported_and_do_not_stop_the_doctor(
     cli.start("Add login", "--id", "login")
     harm(home / "config.toml")
     for argv in (["status"], ["note", "x"], ["brief"], ["config"]):
-        is_told(cli(*argv), 2)
+        require_error(cli(*argv), 2)
         assert "mv " in cli(*argv).err
-    is_told(cli("doctor"), 5)
+    require_error(cli("doctor"), 5)
     assert "config.toml" in cli("doctor").out
     answer = cli("doctor", "--fix")
     if harm is noise:
@@ -297,7 +297,7 @@ def test_session_with_a_missing_artifact_is_exported_only_with_partial(
     cli.ok("record", "artifact", "a.txt")
     change(home, "DELETE FROM blob")
     answer = cli("backup", "export", "login.fspack")
-    is_told(answer, 5)
+    require_error(answer, 5)
     assert "--partial" in answer.err and not (project / "login.fspack").exists()
     answer = cli("backup", "export", "login.fspack", "--partial")
     assert answer.code == 5 and "not exported" in answer.out
@@ -315,7 +315,7 @@ def test_suggested_commands_work_for_any_name_of_the_home(
     home.chmod(0o755)
     settings = home / "config.toml"
     settings.write_bytes(b"\xff")
-    told = cli("--json", "doctor").json["advice"]
-    advised = {each["code"]: each["fix"] for each in told}
+    reported = cli("--json", "doctor").json["advice"]
+    advised = {each["code"]: each["fix"] for each in reported}
     assert advised["home-open"] == f"chmod 700 '{home}'"
     assert advised["config"].endswith(f": mv '{settings}' '{settings}.old'")

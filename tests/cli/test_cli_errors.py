@@ -164,7 +164,7 @@ NEAR = {
 }
 
 
-def test_a_value_that_an_option_cannot_have_is_met_with_those_it_can(cli: Cli) -> None:
+def test_error_for_a_bad_option_value_lists_the_valid_ones(cli: Cli) -> None:
     wrong = cli("start", "x", "--mode", "fast")
     assert (wrong.code, wrong.err.splitlines()[0]) == (2, "error: --mode cannot be fast")
     assert wrong.err.splitlines()[1] == "  it is one of default, debug, optimize, release"
@@ -172,7 +172,7 @@ def test_a_value_that_an_option_cannot_have_is_met_with_those_it_can(cli: Cli) -
 
 
 @pytest.mark.parametrize("line", NEAR)
-def test_a_near_miss_is_suggested(cli: Cli, line: str) -> None:
+def test_misspelt_word_is_answered_with_a_suggestion(cli: Cli, line: str) -> None:
     cli.start("Add login", "--id", "login")
     cli.ok("task", "add", "send it", "--id", "mail")
     cli.ok("agent", "start", "code-1")
@@ -181,7 +181,7 @@ def test_a_near_miss_is_suggested(cli: Cli, line: str) -> None:
     ).replace("did you mean ", "did you mean")
 
 
-def test_a_task_that_was_called_by_its_title_is_suggested_by_its_id(cli: Cli) -> None:
+def test_task_named_by_its_title_is_suggested_by_its_id(cli: Cli) -> None:
     cli.start("Add login")
     cli.ok("task", "add", "write the lexer")
     cli.ok("task", "add", "write the grammar")
@@ -252,7 +252,7 @@ def test_busy_exits_6_and_names_the_holder(
 
 
 @pytest.mark.parametrize("content", [b"", b"garbage" * 1000])
-def test_a_database_that_is_none_exits_5_and_stays_as_it_is(
+def test_file_that_is_not_a_database_exits_5_and_is_not_changed(
     cli: Cli, home: Path, content: bytes
 ) -> None:
     cli.start()
@@ -266,14 +266,14 @@ def test_a_database_that_is_none_exits_5_and_stays_as_it_is(
     assert (home / "forestay.db").read_bytes() == content
 
 
-def test_a_home_that_is_a_file_is_refused(cli: Cli, tmp_path: Path) -> None:
+def test_home_that_is_a_file_is_refused(cli: Cli, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     answer = cli("start", "x", "--home", str(tmp_path / "file"))
     assert answer.code in (1, 2, 6), answer
     assert answer.err.count("\n") >= 2
 
 
-def test_a_bug_is_one_line_with_a_place_and_the_trace_only_on_request(
+def test_bug_is_reported_in_one_line_and_with_a_traceback_on_request(
     cli: Cli, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from forestay.api.forestay import Forestay
@@ -291,7 +291,7 @@ def test_a_bug_is_one_line_with_a_place_and_the_trace_only_on_request(
     assert "Traceback" in cli("list").err
 
 
-def test_every_error_of_ours_has_a_documented_exit_code() -> None:
+def test_every_error_class_has_a_documented_exit_code() -> None:
     codes = {code for code, _ in errors.EXIT_CODES}
     kinds = [
         kind
@@ -303,7 +303,7 @@ def test_every_error_of_ours_has_a_documented_exit_code() -> None:
     assert codes == {0, 1, 2, 3, 4, 5, 6, 7, 8, 130}
 
 
-def test_a_message_has_what_why_and_the_command_that_helps(cli: Cli) -> None:
+def test_error_has_what_why_and_a_helpful_command(cli: Cli) -> None:
     cli.start()
     what, why, hint = cli("start", "g", "--id", "CON").err.splitlines()
     assert what == "error: session id 'CON' cannot be used"
@@ -324,7 +324,7 @@ def test_hints_suggest_a_remedy(cli: Cli) -> None:
 
 
 def shown_line(answer: Answer) -> str:
-    """The first line that an error suggests, as one would paste it."""
+    """Return the first command that an error suggests, as a user would paste it."""
     (arrow,) = [line for line in answer.err.splitlines() if line.startswith("  → ")]
     return arrow.removeprefix("  → ").removeprefix("first ").split(" · ")[0]
 
@@ -362,7 +362,7 @@ def test_only_commands_of_one_session_get_a_session_option(line: str, typed: str
     assert as_typed(line, {"--session": "mine"}) == typed.format("--session mine")
 
 
-def test_an_error_in_json_suggests_the_same_line(cli: Cli) -> None:
+def test_json_error_suggests_the_same_command(cli: Cli) -> None:
     cli.start("First", "--id", "first")
     error = cli("--json", "session", "archive", "--session", "first").json["error"]
     assert error["hint"].startswith("first forestay --session first complete · ")
@@ -387,7 +387,7 @@ TOKEN = "ghp_" + "a1B2" * 9
         "note one postgres://bob:s3/cr3t@db",
     ],
 )
-def test_an_error_does_not_repeat_a_secret_that_was_typed(cli: Cli, line: str) -> None:
+def test_error_does_not_repeat_a_typed_secret(cli: Cli, line: str) -> None:
     cli.start("Add login")
     for answer in (cli(*line.split()), cli("--json", *line.split())):
         assert answer.code not in (0, 1)
@@ -405,9 +405,7 @@ def test_error_does_not_repeat_text_that_matches_a_users_secret_pattern(cli: Cli
 @pytest.mark.parametrize(
     "value, why", [("65", "65% is 0.65"), ("-1", "0 to 1"), ("half", "0 to 1")]
 )
-def test_progress_that_is_no_fraction_is_refused_with_the_reason(
-    cli: Cli, value: str, why: str
-) -> None:
+def test_invalid_progress_is_refused_with_the_reason(cli: Cli, value: str, why: str) -> None:
     cli.start("Add login")
     answer = cli("record", "attribute", "progress", "--", value)
     assert answer.code == 2 and why in answer.err

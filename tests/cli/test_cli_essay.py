@@ -1,4 +1,4 @@
-"""The verbs of an essay as they are typed."""
+"""The commands for essays."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ OUTLINE = "### Section 1: Waste (~300 words)\n### Section 2: Care (~200 words)\n
 
 @pytest.fixture
 def essay(cli: Cli, project: Path) -> Path:
-    """The folder of an essay whose outline is approved."""
+    """Return the folder of an essay whose outline is approved."""
     cli.start("On slow software", "--workflow", "essay", "--bind", "essay", "--id", "slow")
     folder = Path(cli.json("files")["layouts"][0]["path"]).parent
     (folder / "stage-1-thesis.md").write_text(THESIS)
@@ -25,7 +25,7 @@ def essay(cli: Cli, project: Path) -> Path:
 
 
 @pytest.mark.req("X3-1")
-def test_an_essay_begins_in_a_folder_of_its_own(cli: Cli, project: Path) -> None:
+def test_essay_starts_in_a_separate_folder(cli: Cli, project: Path) -> None:
     cli.start("E", "--workflow", "essay", "--bind", "essay", "--pushback", "light")
     (bound,) = cli.json("files")["layouts"]
     state = Path(bound["path"])
@@ -33,7 +33,9 @@ def test_an_essay_begins_in_a_folder_of_its_own(cli: Cli, project: Path) -> None
     assert 'pushback_level: "light"' in state.read_text()
 
 
-def test_a_file_is_named_from_the_folder_or_from_here(cli: Cli, essay: Path, project: Path) -> None:
+def test_essay_file_is_found_from_its_folder_or_the_current_one(
+    cli: Cli, essay: Path, project: Path
+) -> None:
     map = essay / "stage-3-section-1-arguments.md"
     map.write_text("**Verified**: YES\n")
     answer = cli.json("essay", "section", "done", "1", "--map", map.name)
@@ -57,14 +59,14 @@ def test_missing_steps_and_the_next_step_are_shown(cli: Cli, essay: Path) -> Non
 
 
 @pytest.mark.req("X3-8", "S3-119", "S3-125")
-def test_pause_and_resume_speak_as_the_document_does(cli: Cli, essay: Path) -> None:
-    told = cli.ok("pause").out
-    assert "Session paused at Stage 3, Section 1. To resume, invoke essay-pipeline" in told
+def test_pause_and_resume_of_an_essay_print_the_specified_text(cli: Cli, essay: Path) -> None:
+    reported = cli.ok("pause").out
+    assert "Session paused at Stage 3, Section 1. To resume, invoke essay-pipeline" in reported
     assert cli.ok("resume").out.startswith("Resuming at Stage 3. Here's where you left off: ")
 
 
 @pytest.mark.req("S3-109", "S3-115", "S3-124")
-def test_a_state_that_its_files_contradict_is_asked_about_on_resume(cli: Cli, essay: Path) -> None:
+def test_resume_asks_about_an_essay_that_contradicts_its_files(cli: Cli, essay: Path) -> None:
     (essay / "stage-1-thesis.md").unlink()
     answer = cli("resume")
     assert answer.code == 7
@@ -81,13 +83,13 @@ def test_sections_and_claims_are_listed(cli: Cli, essay: Path) -> None:
     cli.ok("essay", "claim", "defer", "It is slower", "--reason", "timeout")
     cli.ok("essay", "claim", "defer", "It is bigger", "--reason", "no_results", "--section", "2")
     cli.ok("essay", "claim", "override", "c2", "--result", "partial", "--because", "it is")
-    told = cli.ok("essay", "claim").out
-    assert "deferred: timeout" in told and "overridden: partial" in told
+    reported = cli.ok("essay", "claim").out
+    assert "deferred: timeout" in reported and "overridden: partial" in reported
     assert [one["title"] for one in cli.json("essay", "section")["sections"]] == ["Waste", "Care"]
     assert "in progress" in cli.ok("essay", "section").out
 
 
-def test_a_bad_score_or_rating_ends_with_2(cli: Cli, essay: Path) -> None:
+def test_invalid_score_or_rating_exits_2(cli: Cli, essay: Path) -> None:
     for words in (
         ["essay", "voice", "six"],
         ["essay", "voice", "6"],

@@ -1,4 +1,4 @@
-"""What `status` and `resume` say of a session that nobody worked on."""
+"""What `status` and `resume` print about a session after long inactivity."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ DAY = 24 * 3_600_000
 
 @pytest.fixture
 def left(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> Cli:
-    """A session that was left for eight days, under limits of a day and a week."""
+    """Start a session that is idle for eight days, with limits of a day and a week."""
     cli.start()
     cli.ok("config", "pause_hours", "24")
     cli.ok("config", "abandon_hours", "168")
@@ -43,15 +43,13 @@ def test_resume_warns_and_continues(left: Cli) -> None:
     assert "inactivity" in log and "no activity for 24 hours" in log
 
 
-def test_work_is_refused_with_the_way_on(left: Cli) -> None:
+def test_work_on_an_expired_session_is_refused_with_a_remedy(left: Cli) -> None:
     left.ok("task", "add", "more")
     answer = left("task", "start", "t1")
     assert answer.code == 4 and "forestay resume" in answer.err
 
 
-def test_of_a_session_that_nothing_limits_no_plan_is_looked_up(
-    cli: Cli, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_session_without_limits_loads_no_plan(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
     cli.start()
     now = Clock.now
     monkeypatch.setattr(Clock, "now", lambda self: now(self) + 8 * DAY)
@@ -59,7 +57,7 @@ def test_of_a_session_that_nothing_limits_no_plan_is_looked_up(
     assert "expiry" not in cli.json("status")
 
 
-def test_a_session_at_work_has_no_such_field(cli: Cli) -> None:
+def test_active_session_has_no_expiry_field(cli: Cli) -> None:
     cli.start()
     assert "expiry" not in cli.json("status")
 
@@ -73,27 +71,29 @@ def test_status_warns_that_a_session_idle_for_a_day_counts_as_paused(
     assert cli.ok("status").err == ""
     now = Clock.now
     monkeypatch.setattr(Clock, "now", lambda self: now(self) + DAY + DAY // 24)
-    said = "no work on this session for 25 hours: it counts as paused"
-    assert said in cli.ok("status").err
+    printed = "no work on this session for 25 hours: it counts as paused"
+    assert printed in cli.ok("status").err
     cli.ok("note", "back")
-    assert said not in cli.ok("status").err
+    assert printed not in cli.ok("status").err
 
 
 @pytest.mark.req("S3-128")
 @pytest.mark.parametrize("days, is_told", [(6, False), (8, True)])
 def test_list_and_resume_of_essays_warn_after_a_week(
-    cli: Cli, monkeypatch: pytest.MonkeyPatch, days: int, is_told: bool
+    cli: Cli, monkeypatch: pytest.MonkeyPatch, days: int, is_reported_error: bool
 ) -> None:
     cli.start()
     cli.ok("files", "bind", "essay")
     now = Clock.now
     monkeypatch.setattr(Clock, "now", lambda self: now(self) + days * DAY)
     listed = cli.ok("essay", "list")
-    assert ("for 8 days" in listed.err, "forestay essay resume" in listed.err) == (is_told,) * 2
+    assert ("for 8 days" in listed.err, "forestay essay resume" in listed.err) == (
+        is_reported_error,
+    ) * 2
     assert listed.out.startswith("Sessions found:")
     (row,) = cli.json("essay", "list")["essays"]
-    assert row["abandoned_days"] == (days if is_told else 0)
-    assert cli.ok("essay", "resume", "1").err.count("for 8 days") == is_told
+    assert row["abandoned_days"] == (days if is_reported_error else 0)
+    assert cli.ok("essay", "resume", "1").err.count("for 8 days") == is_reported_error
     assert "for 8 days" not in cli.ok("essay", "list").err
 
 

@@ -1,4 +1,4 @@
-"""Layout files on the command line: what people see, programs get, and documents word."""
+"""Session files on the command line: output for people, JSON, and specified texts."""
 
 from __future__ import annotations
 
@@ -46,19 +46,19 @@ def essay_in_tmp(project: Path, name: str = "essay-pipeline-20260214-143022") ->
 # -- check -------------------------------------------------------------------------------------
 
 
-def test_check_answers_with_the_fields_of_the_contract(cli: Cli, project: Path) -> None:
+def test_check_prints_the_documented_fields(cli: Cli, project: Path) -> None:
     fill(project)
     (project / CRAFT).write_text((project / CRAFT).read_text().replace("1.0.0", "one"))
     answer = cli("--json", "files", "check", CRAFT)
     assert answer.code == 5
-    said = answer.json
-    assert {"layout", "version", "findings", "complete", "status", "progress"} <= said.keys()
-    assert said["layout"] == "craft" and said["ok"] is False
+    printed = answer.json
+    assert {"layout", "version", "findings", "complete", "status", "progress"} <= printed.keys()
+    assert printed["layout"] == "craft" and printed["ok"] is False
     wanted = {"code", "severity", "file", "where", "requirement", "message"}
-    assert all(wanted <= finding.keys() for finding in said["findings"])
+    assert all(wanted <= finding.keys() for finding in printed["findings"])
 
 
-def test_the_findings_of_several_sessions_are_in_the_answer(cli: Cli, project: Path) -> None:
+def test_check_prints_the_findings_of_several_sessions(cli: Cli, project: Path) -> None:
     fill(project)
     for main in (CRAFT, ORCHESTRATOR):
         (project / main).write_text("{")
@@ -66,20 +66,20 @@ def test_the_findings_of_several_sessions_are_in_the_answer(cli: Cli, project: P
     assert {str(project / CRAFT), str(project / ORCHESTRATOR)} <= found
 
 
-def test_a_file_is_named_in_a_command_as_one_types_it(
+def test_suggested_command_quotes_the_name_of_a_file(
     cli: Cli, project: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("NO_COLOR", "1")
     fill(project, kinds=["orchestrator"])
     for name in ("-rf.json", "a b.json"):
         (project / name).write_text((project / ORCHESTRATOR).read_text()[:200])
-        told = cli("files", "check", f"./{name}", terminal=True)
-        (line,) = [line for line in told.out.splitlines() if "to recover" in line]
+        reported = cli("files", "check", f"./{name}", terminal=True)
+        (line,) = [line for line in reported.out.splitlines() if "to recover" in line]
         assert cli(*shlex.split(line.partition("forestay ")[2])).code == 5
 
 
 @pytest.mark.parametrize("command", ["files check", "adopt", "files convert --to craft"])
-def test_definitions_that_are_nowhere_are_not_passed_over(
+def test_missing_or_unreadable_workflow_definitions_are_refused(
     cli: Cli, project: Path, command: str
 ) -> None:
     fill(project, kinds=["praxis"])
@@ -107,8 +107,8 @@ def test_secret_in_a_files_own_name_is_not_repeated(cli: Cli, project: Path, key
         "adopt",
     ):
         for json_ in ([], ["--json"]):
-            told = cli(*command.split(), "odd.json", *json_)
-            assert token not in told.out + told.err, command
+            reported = cli(*command.split(), "odd.json", *json_)
+            assert token not in reported.out + reported.err, command
     assert json.loads((project / "odd.json").read_text())[key] == token
 
 
@@ -118,16 +118,18 @@ def test_a_secret_in_a_merge_conflict_is_not_repeated(cli: Cli, project: Path) -
     with (project / ".ai-session/active-features.yaml").open("a") as index:
         index.write(f"<<<<<<< ours\n    note: {token}\n=======\n    note: y\n>>>>>>> theirs\n")
     for command in ("files check", "doctor", "files convert --to praxis -o out", "adopt"):
-        told = cli(*command.split(), ".ai-session")
-        assert token not in told.out + told.err and "[redacted:" in told.out + told.err, command
+        reported = cli(*command.split(), ".ai-session")
+        assert (
+            token not in reported.out + reported.err and "[redacted:" in reported.out + reported.err
+        ), command
 
 
 def test_restore_of_an_unbound_format_is_reported(cli: Cli) -> None:
     cli.start("Add login", "--bind", "craft")
     cli.ok("files", "restore", "craft")
     assert "did you mean craft?" in cli("files", "restore", "craft:ID").err
-    told = cli("files", "restore", "praxis")
-    assert told.code == 3 and "no files of praxis" in told.out
+    reported = cli("files", "restore", "praxis")
+    assert reported.code == 3 and "no files of praxis" in reported.out
 
 
 @pytest.mark.parametrize(
@@ -169,9 +171,7 @@ def test_folder_without_session_files_is_reported_and_not_good(cli: Cli, project
     assert "no session file" in cli("files", "check", "empty").out
 
 
-def test_findings_that_repeat_are_counted_and_all_are_shown_when_asked(
-    cli: Cli, project: Path
-) -> None:
+def test_repeated_findings_are_counted_and_all_shown_on_request(cli: Cli, project: Path) -> None:
     fill(project, kinds=["orchestrator"])
     value = json.loads((project / ORCHESTRATOR).read_text())
     value["completed_work"] = [f"bare {n}" for n in range(12)]
@@ -213,22 +213,24 @@ def test_dry_run_of_adopt_does_not_claim_that_anything_was_adopted(cli: Cli, pro
     assert cli.ok("adopt", "--dry-run", "../moved").out.count("would be moved    ") == 5
 
 
-def test_a_template_is_nothing_damaged(cli: Cli, project: Path) -> None:
+def test_template_is_not_reported_as_damaged(cli: Cli, project: Path) -> None:
     fill(project, kinds=["essay"])
     text = (project / ESSAY).read_text()
     (project / ESSAY).write_text(text.replace(IDS["essay"], "essay-{uuid}"))
     assert cli.ok("adopt", ESSAY).out.startswith("template")
-    told = cli.ok("adopt", "--no-color", terminal=True).out
-    assert told.endswith("  to include templates: forestay adopt --templates\n")
+    reported = cli.ok("adopt", "--no-color", terminal=True).out
+    assert reported.endswith("  to include templates: forestay adopt --templates\n")
 
 
-def test_of_several_copies_each_is_named_by_its_file(cli: Cli, project: Path) -> None:
+def test_copies_of_a_session_are_named_by_their_files(cli: Cli, project: Path) -> None:
     fill(project, kinds=["orchestrator"])
     for kind in ("craft", "praxis"):
         cli.ok("files", "convert", ORCHESTRATOR, "--to", kind)
-    told = [line.split() for line in cli.ok("adopt").out.splitlines() if line.startswith("copy")]
+    reported = [
+        line.split() for line in cli.ok("adopt").out.splitlines() if line.startswith("copy")
+    ]
     stem = ORCHESTRATOR.removesuffix(".json")
-    assert told == [["copy", f"{stem}.{kind}.json", kind] for kind in ("craft", "praxis")]
+    assert reported == [["copy", f"{stem}.{kind}.json", kind] for kind in ("craft", "praxis")]
 
 
 @pytest.mark.parametrize("name", ["package.json", "chat.jsonl", "empty", ""])
@@ -240,18 +242,18 @@ def test_file_or_folder_without_a_session_is_reported(cli: Cli, project: Path, n
         answer = cli(*line)
         where = name or (project if line[0] == "doctor" else ".")
         assert (answer.code, answer.err.splitlines()[0]) == (2, f"error: no session is in {where}")
-    told = cli("adopt", "--no-color", *([name] if name else []), terminal=True).out
-    assert not any(line.endswith(" ") for line in told.split("\r")[-1].splitlines())
+    reported = cli("adopt", "--no-color", *([name] if name else []), terminal=True).out
+    assert not any(line.endswith(" ") for line in reported.split("\r")[-1].splitlines())
     other = " ".join(filter(None, ["forestay adopt", name, "--transcripts claude-code"]))
-    hinted = told.endswith(f"  conversations of an agent: {other}\n")
+    hinted = reported.endswith(f"  conversations of an agent: {other}\n")
     assert hinted == (name != "package.json")
 
 
 def test_start_shows_the_paths_of_bound_files(cli: Cli, project: Path) -> None:
     answer = cli.ok("start", "Add login", "--bind", "orchestrator")
     assert f"  its files: {ORCHESTRATOR}\n" in answer.out
-    told = cli.json("start", "Add logout", "--bind", "craft")["layouts"]
-    assert told == cli.json("files")["layouts"] and Path(told[0]["path"]).is_file()
+    reported = cli.json("start", "Add logout", "--bind", "craft")["layouts"]
+    assert reported == cli.json("files")["layouts"] and Path(reported[0]["path"]).is_file()
     assert cli.json("start", "Add nothing")["layouts"] == []
 
 
@@ -357,18 +359,18 @@ def test_recorded_file_edits_are_counted_in_the_message(cli: Cli, project: Path)
     cli.start("Add login", "--bind", "orchestrator")
     path = project / ORCHESTRATOR
     path.write_text(path.read_text().replace('"pending_tasks": []', '"pending_tasks": ["docs"]'))
-    said = "orchestrator-session.json was edited: 1 change recorded"
-    assert said in cli.ok("note", "hello").err
+    printed = "orchestrator-session.json was edited: 1 change recorded"
+    assert printed in cli.ok("note", "hello").err
 
 
 @pytest.mark.req("S4-58")
-def test_the_resume_display_names_the_session_as_its_file_does(cli: Cli, project: Path) -> None:
+def test_resume_display_has_the_session_id_of_the_file(cli: Cli, project: Path) -> None:
     cli.start("Add login", "--bind", "orchestrator")
     native = json.loads((project / ORCHESTRATOR).read_text())["session_id"]
     assert f"**Session ID**: {native}\n" in cli.ok("files", "orchestrator", "continue").out
 
 
-def test_a_family_without_a_list_names_its_actions(cli: Cli) -> None:
+def test_family_without_a_list_names_its_actions(cli: Cli) -> None:
     answer = cli("files", "orchestrator")
     assert answer.code == 2
     assert "ACTION is missing\n  choose one of continue, history, new, abort, save" in answer.err
@@ -379,16 +381,16 @@ def test_resumed_adopted_session_shows_its_whole_id_and_no_false_edit(
 ) -> None:
     fill(project, kinds=["craft"])
     (adopted,) = cli.json("adopt")["adopted"]
-    told = cli.ok("resume", adopted["session"], "--no-fence").out
-    assert told.startswith(f"Session {adopted['session']}: ")
-    assert f"- {Path(CRAFT).name}: imported from another program's file (craft)\n" in told
+    reported = cli.ok("resume", adopted["session"], "--no-fence").out
+    assert reported.startswith(f"Session {adopted['session']}: ")
+    assert f"- {Path(CRAFT).name}: imported from another program's file (craft)\n" in reported
     styled = cli.ok("brief", "--style", "orchestrator").out
     assert f"**Session ID**: {adopted['session']}\n" in styled
 
 
 @pytest.mark.req("X1-1")
 @pytest.mark.parametrize("folder", ["active", "completed", "error"])
-def test_sessions_of_the_later_praxis_are_mentioned_and_adopted_where_they_are(
+def test_sessions_of_newer_praxis_are_mentioned_and_adopted_in_place(
     cli: Cli, project: Path, folder: str
 ) -> None:
     fill(project, kinds=["praxis"])
@@ -402,9 +404,7 @@ def test_sessions_of_the_later_praxis_are_mentioned_and_adopted_where_they_are(
     assert "also here" not in cli.ok("resume").err
 
 
-def test_files_that_are_only_read_are_mentioned_until_they_are_adopted_as_they_are(
-    cli: Cli, project: Path
-) -> None:
+def test_legacy_files_are_mentioned_until_they_are_adopted(cli: Cli, project: Path) -> None:
     place = project / ".praxis-os/.cache/state"
     place.mkdir(parents=True)
     old = [place / f"0a1b2c3d-0000-4000-8000-00000000000{n}.json" for n in range(2)]
@@ -442,19 +442,21 @@ def test_adopting_many_shows_some_and_counts_the_rest(cli: Cli, project: Path) -
 
 
 @pytest.mark.req("S1-124")
-def test_the_context_of_a_workflow_is_shown_when_it_is_loaded(cli: Cli, project: Path) -> None:
+def test_resume_shows_the_context_of_a_workflow(cli: Cli, project: Path) -> None:
     fill(project, kinds=["praxis"])
     value = workflow(session_id=(project / PRAXIS).stem)
     (project / PRAXIS).write_text(json.dumps(value))
     cli.ok("adopt")
     for command in ("resume", "brief"):
-        said = cli.ok(command).out
-        assert "Where: phase 2 of 3: Phase 2 (67%)" in said
-        assert "Next: finish phase-2" in said
-        assert "phases took 15 minutes on average, about 15 minutes left, possibly stalled" in said
+        printed = cli.ok(command).out
+        assert "Where: phase 2 of 3: Phase 2 (67%)" in printed
+        assert "Next: finish phase-2" in printed
+        assert (
+            "phases took 15 minutes on average, about 15 minutes left, possibly stalled" in printed
+        )
 
 
-def test_a_workflow_without_a_finished_phase_estimates_nothing(cli: Cli, project: Path) -> None:
+def test_workflow_without_a_finished_phase_has_no_estimate(cli: Cli, project: Path) -> None:
     fill(project, kinds=["praxis"])
     cli.ok("adopt")
     assert "on average" not in cli.ok("resume").out
@@ -477,9 +479,7 @@ def test_new_format_is_written_next_to_the_old_one(cli: Cli, project: Path, to: 
 
 
 @pytest.mark.req("S0-93", "S1-127", "S1-142")
-def test_an_old_generation_is_upgraded_by_a_command_into_another_file(
-    cli: Cli, project: Path
-) -> None:
+def test_convert_upgrades_an_old_generation_into_another_file(cli: Cli, project: Path) -> None:
     old = project / "old.json"
     old.write_text(json.dumps(legacy(mystery=[1])))
     before = old.read_bytes()
@@ -501,8 +501,8 @@ def test_convert_writes_a_copy_of_another_version_in_the_current_one(
     before = snapshot(project)
     answer = cli.json("files", "convert", str(state.parent), "--to", "ai-session", "-o", "new")
     assert len(answer["lost"]) == (version in ('version: "2.0"', "version: 1.1"))
-    told = cli.json("files", "check", "new", "--strict")
-    assert (told["version"], told["findings"]) == ("1.0", [])
+    reported = cli.json("files", "check", "new", "--strict")
+    assert (reported["version"], reported["findings"]) == ("1.0", [])
     made = (project / "new" / state.parent.name / "state.yaml").read_text()
     # Within one format the file is edited in place: the line that lost its version stays, empty.
     assert made.lstrip("\n").startswith('version: "1.0"') and "mystery: [1]" in made
@@ -521,7 +521,7 @@ def test_resuming_a_legacy_session_warns_once(cli: Cli, project: Path) -> None:
     assert cli.ok("resume", ids[1], "--style", "praxis").out.count(warning) == 1
 
 
-def test_a_converted_essay_is_read_whatever_it_is_called(cli: Cli, project: Path) -> None:
+def test_converted_essay_is_readable_under_any_file_name(cli: Cli, project: Path) -> None:
     fill(project, kinds=["orchestrator"])
     cli.ok("files", "convert", ORCHESTRATOR, "--to", "essay", "-o", "essay.json")
     assert cli.ok("files", "check", "essay.json").out.startswith("good ")
@@ -631,7 +631,7 @@ def test_convert_reports_a_torn_line_that_the_other_format_cannot_store(
         assert line.startswith("line ") and line.endswith("history.jsonl, which is not JSON")
 
 
-def test_a_part_of_a_session_is_converted_with_the_rest_of_it(cli: Cli, project: Path) -> None:
+def test_converting_one_file_of_a_session_converts_all_of_it(cli: Cli, project: Path) -> None:
     fill(project, kinds=["ai-session"])
     cli.ok("files", "convert", STATE, "--to", "craft", "-o", "out.json")
     made = json.loads((project / "out.json").read_text())
@@ -642,8 +642,8 @@ def test_convert_accepts_oddities_and_lists_carried_content(cli: Cli, project: P
     fill(project, kinds=["essay"])
     essay = project / ESSAY
     essay.write_text(essay.read_text() + "x_one: &one {a: 1}\nx_two: {<<: *one, b: 2}\n")
-    said = cli.ok("files", "convert", ESSAY, "--to", "craft", "-o", "made.json").out
-    assert " for steps.id: it travels under `forestay`\n" in said
+    printed = cli.ok("files", "convert", ESSAY, "--to", "craft", "-o", "made.json").out
+    assert " for steps.id: it travels under `forestay`\n" in printed
     cli.ok("files", "convert", "made.json", "--to", "essay", "-o", "back.yaml")
     made, first = (Document.parse(p.read_bytes(), "yaml") for p in (project / "back.yaml", essay))
     assert made.value == first.value
@@ -654,14 +654,14 @@ def test_convert_reports_a_result_that_cannot_be_read_again(
     cli: Cli, project: Path, strange: object
 ) -> None:
     fill(project, kinds=["craft"])
-    told = json.loads((project / CRAFT).read_text())
-    large = json.dumps({**told, "mine": strange}, ensure_ascii=False)
+    reported = json.loads((project / CRAFT).read_text())
+    large = json.dumps({**reported, "mine": strange}, ensure_ascii=False)
     (project / CRAFT).write_text(large)
-    said = cli.ok("files", "convert", CRAFT, "--to", "essay", "-o", "made.yaml").out
-    assert "lost    the way back: session-state.yaml is too large to be read again, " in said
+    printed = cli.ok("files", "convert", CRAFT, "--to", "essay", "-o", "made.yaml").out
+    assert "lost    the way back: session-state.yaml is too large to be read again, " in printed
     assert cli("files", "check", "made.yaml").code == 5
-    said = cli.ok("files", "convert", CRAFT, "--to", "praxis", "-o", "made.json").out
-    assert "lost" not in said
+    printed = cli.ok("files", "convert", CRAFT, "--to", "praxis", "-o", "made.json").out
+    assert "lost" not in printed
     cli.ok("files", "convert", "made.json", "--to", "craft", "-o", "back.json")
     assert json.loads((project / "back.json").read_text()) == json.loads(large)
 
@@ -669,8 +669,10 @@ def test_convert_reports_a_result_that_cannot_be_read_again(
 def test_list_of_carried_content_fits_80_columns(cli: Cli, project: Path) -> None:
     fill(project, kinds=["essay"])
     command = ("files", "convert", ESSAY, "--to", "craft", "-o", "made.json", "--no-color")
-    _, _, told = cli.ok(*command, terminal=True).out.rpartition("made.json\n")
-    assert told.startswith("  carried craft") and all(len(line) <= 80 for line in told.split("\n"))
+    _, _, reported = cli.ok(*command, terminal=True).out.rpartition("made.json\n")
+    assert reported.startswith("  carried craft") and all(
+        len(line) <= 80 for line in reported.split("\n")
+    )
 
 
 def test_resume_mentions_files_of_others_and_adopts_nothing(cli: Cli, project: Path) -> None:
@@ -692,8 +694,8 @@ def test_resume_does_not_report_own_files_as_files_of_other_programs(
     cli.start("Add login", *formats)
     assert "also here" not in cli.ok("resume").err
     fill(project, kinds=["craft"])
-    told = cli.ok("resume").err
-    assert ".craft" in told and ".claude" not in told and ".ai-session" not in told
+    reported = cli.ok("resume").err
+    assert ".craft" in reported and ".claude" not in reported and ".ai-session" not in reported
 
 
 # -- recovery ----------------------------------------------------------------------------------
@@ -704,8 +706,10 @@ def test_doctor_reports_and_repairs_bound_files(cli: Cli, project: Path) -> None
     (binding,) = cli.json("files")["layouts"]
     whole = Path(binding["path"]).read_bytes()
     Path(binding["path"]).write_bytes(b'{"torn')
-    told = cli("doctor").out
-    assert "not complete" in told and "nothing is lost" not in told, "what it said may be news"
+    reported = cli("doctor").out
+    assert "not complete" in reported and "nothing is lost" not in reported, (
+        "what it said may be news"
+    )
     answer = cli.ok("doctor", "--fix")
     assert "kept the previous bytes as" in answer.out
     assert Path(binding["path"]).read_bytes() == whole
@@ -723,8 +727,8 @@ def test_repairing_an_index_updates_all_files_that_waited_for_it(cli: Cli) -> No
     cli.ok("note", "meanwhile")
     log = Path(".ai-session/two-2026-01-31/history.jsonl")
     assert log.read_text() == ""
-    told = cli.ok("doctor", "--fix").out
-    assert "note.added" in log.read_text() and told.count("up to date") == 1
+    reported = cli.ok("doctor", "--fix").out
+    assert "note.added" in log.read_text() and reported.count("up to date") == 1
 
 
 def test_a_question_is_shown_with_the_command_for_each_answer(cli: Cli, project: Path) -> None:
@@ -745,8 +749,8 @@ def test_recovered_files_can_be_written_to_another_path(cli: Cli, project: Path)
     fill(project, kinds=["craft"])
     whole = (project / CRAFT).read_bytes()
     (project / CRAFT).write_bytes(whole[:-20])
-    said = cli.json("doctor", CRAFT, "-o", "out.json")
-    assert said["case"]["written"] == ["out.json"] and said["case"]["lost"] is not None
+    printed = cli.json("doctor", CRAFT, "-o", "out.json")
+    assert printed["case"]["written"] == ["out.json"] and printed["case"]["lost"] is not None
     assert json.loads((project / "out.json").read_text())["goal"] == "Add login"
     assert (project / CRAFT).read_bytes() == whole[:-20]
     assert cli("doctor", CRAFT, "-o", "out.json").code == 2
@@ -806,19 +810,17 @@ def test_essay_bound_by_its_id_uses_its_present_or_former_folder(cli: Cli) -> No
     assert add(one) == first
 
 
-def test_an_essay_is_one_line_of_the_list_whatever_its_folder_is_called(
-    cli: Cli, project: Path
-) -> None:
+def test_essay_is_one_line_of_the_list_for_any_folder_name(cli: Cli, project: Path) -> None:
     essay_in_tmp(project, "essay-pipeline-1 -- Stage 4\n2. essay-pipeline-2")
     assert len(cli.ok("essay", "list").out.splitlines()) == 2
 
 
 @pytest.mark.req("S3-120", "S3-121", "S3-122")
-def test_essays_are_listed_as_the_document_has_it(cli: Cli, project: Path) -> None:
+def test_essay_list_has_the_specified_text(cli: Cli, project: Path) -> None:
     assert cli.ok("essay", "list").out == "No sessions found.\n"
     begin = 'forestay start "GOAL" --workflow essay --bind essay'
-    told = cli.ok("essay", "list", "--no-color", terminal=True).out
-    assert told.splitlines()[1] == f"  start one: {begin}"
+    reported = cli.ok("essay", "list", "--no-color", terminal=True).out
+    assert reported.splitlines()[1] == f"  start one: {begin}"
     essay_in_tmp(project)
     essay_in_tmp(project, "essay-pipeline-20260301-090000")
     lines = cli.ok("essay", "list").out.splitlines()
@@ -829,7 +831,7 @@ def test_essays_are_listed_as_the_document_has_it(cli: Cli, project: Path) -> No
 
 
 @pytest.mark.req("S3-123")
-def test_an_essay_that_was_adopted_where_it_is_is_listed_too(cli: Cli, project: Path) -> None:
+def test_essay_adopted_in_place_is_listed(cli: Cli, project: Path) -> None:
     folder = project / "essay-pipeline-20260214-143022"
     essay_in_tmp(project).rename(folder)
     assert cli.ok("essay", "list").out == "No sessions found.\n"
@@ -839,9 +841,7 @@ def test_an_essay_that_was_adopted_where_it_is_is_listed_too(cli: Cli, project: 
 
 
 @pytest.mark.req("S3-123", "S3-124", "S3-125", "S3-126")
-def test_the_essay_that_is_selected_is_loaded_validated_and_resumed(
-    cli: Cli, project: Path
-) -> None:
+def test_selected_essay_is_loaded_validated_and_resumed(cli: Cli, project: Path) -> None:
     folder = essay_in_tmp(project)
     (folder / "session-state.yaml").write_text("stages: [")
     cli.ok("doctor", str(folder), "--fix", "--choose", "stage-2")
@@ -868,7 +868,9 @@ def test_missing_essay_is_named(cli: Cli) -> None:
     assert "2 essays are called like essay-pipeline" in cli("essay", "resume", "essay-pipeline").err
 
 
-def test_a_state_that_contradicts_its_files_is_asked_about(cli: Cli, project: Path) -> None:
+def test_essay_resume_asks_about_a_state_that_contradicts_its_files(
+    cli: Cli, project: Path
+) -> None:
     folder = essay_in_tmp(project)
     state = folder / "session-state.yaml"
     text = state.read_text()
@@ -893,7 +895,7 @@ def test_copy_next_to_or_inside_an_essay_is_a_separate_essay(cli: Cli, project: 
     assert answer.code == 4 and "has the same id and differs" in answer.err
 
 
-def test_an_essay_that_cannot_be_read_leads_to_its_recovery(cli: Cli, project: Path) -> None:
+def test_unreadable_essay_suggests_its_recovery(cli: Cli, project: Path) -> None:
     folder = essay_in_tmp(project)
     (folder / "session-state.yaml").write_text("stages: [")
     answer = cli("essay", "resume", "1")
@@ -941,12 +943,12 @@ def test_session_is_not_paused_if_its_work_cannot_be_saved(cli: Cli, project: Pa
         (["stage-4-draft.v1.md=new"], "no older version"),
     ],
 )
-def test_unfinished_work_does_not_replace_a_file(cli: Cli, given: list[str], said: str) -> None:
+def test_unfinished_work_does_not_replace_a_file(cli: Cli, given: list[str], printed: str) -> None:
     cli.ok("start", "On cats", "--bind", "essay")
     folder = place_of(cli).parent
     (folder / "stage-4-draft.v1.md").write_text("old")
     answer = cli("pause", *(part for one in given for part in ("--save", one)))
-    assert answer.code == 2 and said in answer.err
+    assert answer.code == 2 and printed in answer.err
     assert [path.read_text() for path in folder.glob("*.md")] == ["old"]
     assert cli.json("status")["status"] == "active"
 
@@ -974,7 +976,7 @@ def test_paused_essay_accepts_unfinished_work_later(cli: Cli, project: Path) -> 
 
 
 @pytest.mark.req("S3-116", "S3-118")
-def test_of_an_essay_that_cannot_be_paused_nothing_is_saved(cli: Cli, project: Path) -> None:
+def test_nothing_is_saved_for_an_essay_that_cannot_be_paused(cli: Cli, project: Path) -> None:
     cli.ok("start", "On cats", "--bind", "essay", "--id", "cats")
     (binding,) = cli.json("files")["layouts"]
     cli.ok("session", "abandon", "--because", "no time")
@@ -1047,7 +1049,7 @@ def test_file_of_another_version_is_refused_with_the_reason_and_not_changed(
     assert path.read_bytes() == before
 
 
-def test_continuing_a_corrupted_file_gives_the_menu(cli: Cli, project: Path) -> None:
+def test_continue_with_a_corrupted_file_prints_the_menu(cli: Cli, project: Path) -> None:
     fill(project, kinds=["orchestrator"])
     (project / ORCHESTRATOR).write_text("{")
     for verb in (["continue"], ["new", "Another"], ["abort"]):
@@ -1058,19 +1060,19 @@ def test_continuing_a_corrupted_file_gives_the_menu(cli: Cli, project: Path) -> 
 
 @pytest.mark.req("S4-48", "S4-49", "S4-50", "S4-52", "S4-53", "X4-1")
 @pytest.mark.parametrize("ours", [False, True])
-def test_new_archives_the_current_one(cli: Cli, project: Path, ours: bool) -> None:
+def test_orchestrator_new_archives_the_current_session(cli: Cli, project: Path, ours: bool) -> None:
     fill(project, kinds=["orchestrator"])
     before = (project / ORCHESTRATOR).read_bytes()
     if ours:
         cli.ok("adopt")
-    said = cli.json("files", "orchestrator", "new", "Another goal")
+    printed = cli.json("files", "orchestrator", "new", "Another goal")
     archive = project / ".claude/orchestrator-history/2026-02-14-abc123.json"
-    assert (said["archive"], said["archived"]) == (str(archive), False)
+    assert (printed["archive"], printed["archived"]) == (str(archive), False)
     assert archive.read_bytes() == before
     assert json.loads((project / ORCHESTRATOR).read_text())["goal"] == "Another goal"
 
 
-def test_a_goal_that_is_refused_archives_nothing(cli: Cli, project: Path) -> None:
+def test_orchestrator_new_with_a_refused_goal_archives_nothing(cli: Cli, project: Path) -> None:
     fill(project, kinds=["orchestrator"])
     assert cli("files", "orchestrator", "new", " ").code == 2
     assert (project / ORCHESTRATOR).exists()
@@ -1078,10 +1080,10 @@ def test_a_goal_that_is_refused_archives_nothing(cli: Cli, project: Path) -> Non
 
 @pytest.mark.req("S4-44", "S4-49", "X4-1")
 @pytest.mark.parametrize("verb", [["continue"], ["abort"], ["new", "Third"]])
-def test_the_current_session_is_the_one_that_the_file_names(
+def test_current_orchestrator_session_is_the_one_in_the_file(
     cli: Cli, project: Path, verb: list[str]
 ) -> None:
-    """Another program wrote a session of its own over ours."""
+    """Replace our session file by one of another program."""
     cli.ok("files", "orchestrator", "new", "Ours")
     ours = json.loads((project / ORCHESTRATOR).read_text())["session_id"]
     (project / ORCHESTRATOR).unlink()
@@ -1113,10 +1115,12 @@ def test_history_lists_archived_sessions_newest_first(cli: Cli, project: Path) -
     assert [row["id"] for row in rows[:2]] == ["2026-01-13-broken", "2026-01-12-abc123"]
     assert {"id", "goal", "status", "created"} <= rows[1].keys()
     assert len(cli.json("files", "orchestrator", "history", "--limit", "3")["history"]) == 3
-    told = cli.ok("files", "orchestrator", "history", terminal=True).out
-    assert "2026-01-13-broken\x1b[0m  damaged" in told or "2026-01-13-broken  damaged" in told
+    reported = cli.ok("files", "orchestrator", "history", terminal=True).out
+    assert (
+        "2026-01-13-broken\x1b[0m  damaged" in reported or "2026-01-13-broken  damaged" in reported
+    )
     doctor = "forestay doctor .claude/orchestrator-history/2026-01-13-broken.json"
-    assert doctor in told, "whole, so that it can be typed"
+    assert doctor in reported, "whole, so that it can be typed"
     broken = cli("files", "orchestrator", "history", "1")
     assert broken.code == 5 and doctor in broken.out and "adopt" not in broken.out
     assert (
@@ -1125,8 +1129,8 @@ def test_history_lists_archived_sessions_newest_first(cli: Cli, project: Path) -
     )
     one = cli.json("files", "orchestrator", "history", "2")
     assert (one["id"], one["goal"], one["complete"]) == ("2026-01-12-abc123", "Add login", False)
-    told = cli.ok("files", "orchestrator", "history", "2026-01-03").out
-    assert "  goal     Add login\n" in told and "  file     .claude/orchestrator-h" in told
+    reported = cli.ok("files", "orchestrator", "history", "2026-01-03").out
+    assert "  goal     Add login\n" in reported and "  file     .claude/orchestrator-h" in reported
     for off in ("99", "0"):
         assert (
             f"no archived session is number {off}"
@@ -1136,9 +1140,7 @@ def test_history_lists_archived_sessions_newest_first(cli: Cli, project: Path) -
 
 
 @pytest.mark.req("S4-56", "S4-91")
-def test_history_is_in_the_order_of_file_names_as_the_function_of_the_document_has_it(
-    cli: Cli, project: Path
-) -> None:
+def test_history_is_in_the_specified_order_of_file_names(cli: Cli, project: Path) -> None:
     fill(project, kinds=["orchestrator"])
     folder = project / ".claude" / "orchestrator-history"
     folder.mkdir()
@@ -1180,8 +1182,8 @@ def test_adopting_a_faulty_file_counts_the_findings_and_suggests_the_check(
     fill(project, kinds=["orchestrator"])
     path = project / ORCHESTRATOR
     path.write_text(json.dumps(json.loads(path.read_text()) | {"created": "?", "agents": "none"}))
-    told = cli.ok("adopt").out
-    assert "2 errors:" in told and f"forestay files check {ORCHESTRATOR}" in told
+    reported = cli.ok("adopt").out
+    assert "2 errors:" in reported and f"forestay files check {ORCHESTRATOR}" in reported
     assert "error" not in cli.ok("adopt").out
 
 
@@ -1192,7 +1194,7 @@ def test_session_with_files_in_several_formats_is_counted_once(cli: Cli) -> None
     assert "2 sessions in 4 places: 4 known" in cli.ok("adopt").out
 
 
-def test_save_is_of_the_orchestrator_session(cli: Cli, project: Path) -> None:
+def test_save_needs_an_orchestrator_session(cli: Cli, project: Path) -> None:
     cli.ok("start", "without its files", "--bind", "craft")
     refused = cli("files", "orchestrator", "save")
     assert refused.code == 3 and "forestay files bind orchestrator" in refused.err
@@ -1206,7 +1208,7 @@ def test_save_is_of_the_orchestrator_session(cli: Cli, project: Path) -> None:
 
 
 @pytest.mark.req("S4-34", "X4-3")
-def test_the_share_of_the_context_is_of_the_window_that_is_set(cli: Cli, project: Path) -> None:
+def test_context_share_uses_the_configured_window(cli: Cli, project: Path) -> None:
     cli.ok("config", "context_window", "200000")
     cli.ok("start", "Add login", "--bind", "orchestrator")
     cli.ok("record", "tokens", "50000")
@@ -1223,9 +1225,9 @@ def test_agents_without_result_or_failed_are_reported_as_specified(cli: Cli, pro
         cli.ok("agent", words[0], agent, *words[1:])
     first = json.loads((project / ORCHESTRATOR).read_text())["agents"][0]
     assert first["result_summary"] == "" and "progress" not in first
-    told = cli.json("files", "check", ".", "--strict")["sessions"]
-    assert [each["findings"] for each in told] == [[], []]
-    assert [round(each["progress"], 4) for each in told] == [0.3333, 0.3333]
+    reported = cli.json("files", "check", ".", "--strict")["sessions"]
+    assert [each["findings"] for each in reported] == [[], []]
+    assert [round(each["progress"], 4) for each in reported] == [0.3333, 0.3333]
     assert cli.json("status")["progress"] == 0.3333
 
 
@@ -1261,7 +1263,7 @@ PRAXIS_WORDS = '"completed": true', '"completed": false'
 
 
 @pytest.mark.parametrize("kind, words", [("craft", CRAFT_WORDS), ("praxis", PRAXIS_WORDS)])
-def test_a_session_that_a_file_opened_again_is_the_current_one_still(
+def test_session_reopened_by_its_file_stays_current(
     cli: Cli, project: Path, kind: str, words: tuple[str, str]
 ) -> None:
     id = cli("--json", "start", "g", "--bind", kind).json["session"]
@@ -1277,10 +1279,10 @@ def test_a_session_that_a_file_opened_again_is_the_current_one_still(
 def test_convert_lists_what_the_other_format_has_no_exact_field_for(cli: Cli) -> None:
     cli.start("Add login", "--bind", "craft")
     (kept,) = cli.json("files")["layouts"]
-    said = " ".join(cli.ok("files", "convert", kept["path"], "--to", "orchestrator").out.split())
+    printed = " ".join(cli.ok("files", "convert", kept["path"], "--to", "orchestrator").out.split())
     for field in ("progress", "began_at", "updated_at"):
         line = f"orchestrator has no exact field for {field}: it travels under `forestay`"
-        assert line in said
+        assert line in printed
 
 
 # -- looking at what others wrote ----------------------------------------------------------------
@@ -1333,9 +1335,7 @@ def test_reading_a_gate_does_not_record_edits_of_others(cli: Cli) -> None:
     assert cli.json("status")["seq"] == seq
 
 
-def test_a_file_that_a_power_cut_left_in_both_places_is_archived_once(
-    cli: Cli, project: Path
-) -> None:
+def test_file_left_in_both_places_by_a_crash_is_archived_once(cli: Cli, project: Path) -> None:
     fill(project, kinds=["orchestrator"])
     current = project / ORCHESTRATOR
     history = current.parent / "orchestrator-history"
@@ -1345,7 +1345,7 @@ def test_a_file_that_a_power_cut_left_in_both_places_is_archived_once(
     assert [path.name for path in history.iterdir()] == ["2026-02-14-abc123.json"]
 
 
-def test_a_file_outside_of_the_project_is_not_moved_for_a_session_that_is_refused(
+def test_refused_session_does_not_move_a_file_outside_the_project(
     cli: Cli, project: Path, tmp_path: Path
 ) -> None:
     fill(project, kinds=["orchestrator"])

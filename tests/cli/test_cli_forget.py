@@ -1,4 +1,4 @@
-"""Forgetting at the command line: what goes, where, and what is said about the rest."""
+"""`session forget`: what is erased, where, and what is reported about the rest."""
 
 from __future__ import annotations
 
@@ -21,8 +21,10 @@ WORD = "Zimtschnecke"
 
 
 def holding(*places: Path, word: str = WORD) -> list[str]:
-    """The files that hold a word in any case: as bytes, or packed. Read in another process, as
-    closing a database that is open here would drop its locks."""
+    """Return the files that contain a word in any case, as bytes or packed.
+
+    They are read in another process: closing a database that is open here would drop its locks.
+    """
     found = subprocess.run(
         ["grep", "-rlia", "--exclude-dir=.git", word, *map(str, places)],
         capture_output=True,
@@ -41,7 +43,7 @@ def _in_pack(path: Path, word: bytes) -> bool:
 
 
 def work(cli: Cli, project: Path, word: str = WORD) -> None:
-    """Say a word in every way that reaches files."""
+    """Record a word with every command that writes it to files."""
     cli.ok("note", f"{word} for the next", "--for-next")
     cli.ok("decide", f"take {word}", "--because", f"{word} is sweet")
     cli.ok("task", "add", f"bake {word}", "--id", "t1")
@@ -67,7 +69,7 @@ def busy(cli: Cli, project: Path) -> Cli:
 
 
 def _copy(source: Path, target: Path) -> None:
-    """As a rebuild sets a database aside, only whole."""
+    """Copy a database whole, to the place where a rebuild would set it aside."""
     with closing(sqlite3.connect(source)) as old, closing(sqlite3.connect(target)) as new:
         old.backup(new)
 
@@ -96,14 +98,16 @@ def test_erased_session_is_removed_from_files_and_set_aside_copies(
     assert again["left"] == [str(aside / "garbage")]
 
 
-def test_events_go_from_every_file_and_the_rest_stays(busy: Cli, home: Path, project: Path) -> None:
+def test_erased_events_are_removed_from_every_file_and_others_stay(
+    busy: Cli, home: Path, project: Path
+) -> None:
     busy.ok("note", "this stays here", "--for-next")
     busy.ok("backup", "create")
     lines = busy.ok("--json", "log").lines
     kinds = ("artifact.saved",)
     numbers = [str(n["seq"]) for n in lines if WORD in str(n["data"]) or n["kind"] in kinds]
-    told = busy.json("session", "forget", *numbers, "--yes", "--because", "too sweet")
-    assert len(told["events"]) == len(numbers) and told["left"] == []
+    reported = busy.json("session", "forget", *numbers, "--yes", "--because", "too sweet")
+    assert len(reported["events"]) == len(numbers) and reported["left"] == []
     assert holding(home, project) == []
     assert busy.json("verify")["ok"]
     shown = next((project / ".craft").rglob("*.json")).read_text()
@@ -113,12 +117,12 @@ def test_events_go_from_every_file_and_the_rest_stays(busy: Cli, home: Path, pro
     assert holding(home, project) == []
 
 
-def test_events_go_from_the_backup_of_an_essay_too(cli: Cli, home: Path) -> None:
+def test_erased_events_are_removed_from_the_backup_of_an_essay(cli: Cli, home: Path) -> None:
     cli.ok("start", "a plan", "--bind", "essay")
-    said = cli.json("record", "attribute", "essay.style_profile_path", WORD)["seq"]
+    printed = cli.json("record", "attribute", "essay.style_profile_path", WORD)["seq"]
     cli.ok("pause")
     assert len(holding(home / "essays")) == 2
-    cli.ok("session", "forget", str(said), "--yes")
+    cli.ok("session", "forget", str(printed), "--yes")
     assert holding(home) == []
 
 
@@ -138,7 +142,7 @@ def test_force_removes_files_that_others_changed(busy: Cli, project: Path) -> No
     assert holding(project) == []
 
 
-def test_an_index_that_sessions_share_loses_one_entry(cli: Cli, project: Path) -> None:
+def test_erasing_a_session_removes_one_entry_of_a_shared_index(cli: Cli, project: Path) -> None:
     for name in ("one", "two"):
         cli.ok("start", f"the {name} plan", "--id", name)
         cli.ok("files", "bind", "ai-session")
@@ -151,7 +155,7 @@ def test_an_index_that_sessions_share_loses_one_entry(cli: Cli, project: Path) -
     assert cli.json("verify")["ok"]
 
 
-def test_the_payloads_of_its_agents_go_too(cli: Cli, home: Path) -> None:
+def test_payloads_of_an_erased_sessions_agents_are_removed(cli: Cli, home: Path) -> None:
     cli.ok("start", "a plan", "--id", "plan")
     bad = home / "spool" / "bad"
     bad.mkdir(parents=True)
@@ -176,8 +180,8 @@ def test_forgetting_events_asks_first_and_names_what_is_out_of_reach(cli: Cli) -
     planned = cli.ok("session", "forget", "2", "--dry-run").out
     assert f"#2 note  {WORD}" in planned and "out of reach: exports" in planned
     assert WORD in cli.ok("log").out
-    told = cli.ok("session", "forget", "2", source="yes\n", terminal=True)
-    assert "#2. Their content is gone" in told.out and "not touched: exports" in told.out
+    reported = cli.ok("session", "forget", "2", source="yes\n", terminal=True)
+    assert "#2. Their content is gone" in reported.out and "not touched: exports" in reported.out
     log = cli.ok("log").out
     assert WORD not in log and "(forgotten on " in log and "forgotten   #2" in log
     (line,) = [one for one in cli.ok("--json", "log").lines if one["seq"] == 2]
@@ -227,9 +231,9 @@ def test_forget_names_the_remotes_where_the_next_sync_erases_it(cli: Cli, tmp_pa
     cli.ok("remote", "add", "usb", f"folder:{tmp_path / 'usb'}")
     planned = cli.ok("session", "forget", "#2", "--dry-run").out
     assert "usb: replaced there by the next sync" in planned
-    told = cli.ok("session", "forget", "#2", "--yes").out
-    assert "still on usb: the next sync erases it there" in told
-    assert "remotes that were removed" in told
+    reported = cli.ok("session", "forget", "#2", "--yes").out
+    assert "still on usb: the next sync erases it there" in reported
+    assert "remotes that were removed" in reported
     assert cli.json("session", "forget", "plan", "--yes")["remotes"] == ["usb"]
 
 

@@ -1,4 +1,4 @@
-"""Help: every command has it, every example can be typed, and docs/cli.md says the same."""
+"""Help: every command has it, every example can be typed, and docs/cli.md has the same text."""
 
 from __future__ import annotations
 
@@ -214,13 +214,13 @@ help --all
 
 @pytest.mark.parametrize("line", SPELLING.strip().splitlines())
 @pytest.mark.parametrize("around", ["{}", "--home H --json {}", "{} --session S --store U"])
-def test_the_specified_spelling_is_understood(line: str, around: str) -> None:
+def test_specified_command_lines_are_accepted(line: str, around: str) -> None:
     name, rest = split(around.format(line).split())
     parse(default_command(name), rest)
     assert name == " ".join(line.split()[: len(name.split())])
 
 
-def test_every_command_is_in_the_spelling() -> None:
+def test_every_command_has_a_specified_line() -> None:
     lines = SPELLING.strip().splitlines()
     named = {name for name in COMMANDS if any(f"{line} ".startswith(f"{name} ") for line in lines)}
     assert set(COMMANDS) == named
@@ -382,7 +382,7 @@ def test_the_documented_command_line_is_the_real_one() -> None:
     )
 
 
-def test_the_version(cli: Cli) -> None:
+def test_version_is_printed(cli: Cli) -> None:
     import forestay
 
     assert cli.ok("--version").out == f"forestay {forestay.__version__}\n"

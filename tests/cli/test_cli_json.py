@@ -131,7 +131,7 @@ def stage(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def scene(stage: Path, monkeypatch: pytest.MonkeyPatch) -> Cli:
-    """Made once; from then on laid out afresh in the same place, so that nothing was moved."""
+    """Create the folders once, and copy them to the same place for each test."""
     monkeypatch.setattr(pyrage.passphrase, "encrypt", seal_quickly)
     monkeypatch.setenv("FORESTAY_PASSPHRASE", "secret")
     monkeypatch.setenv("FORESTAY_AUTO_SYNC", "off")
@@ -176,15 +176,15 @@ def _make(cli: Cli, project: Path) -> None:
     (history / f"{IDS['orchestrator']}.json").write_bytes(archived)
     (project / "odd.yaml").write_text("{workflow: odd, phases: [{name: One, strict: true}]}")
     (project / "agents").mkdir()
-    said = {"type": "user", "sessionId": "n1", "cwd": "/w", "message": {"content": "go"}}
-    (project / "agents" / "n1.jsonl").write_text(json.dumps(said) + "\n")
+    printed = {"type": "user", "sessionId": "n1", "cwd": "/w", "message": {"content": "go"}}
+    (project / "agents" / "n1.jsonl").write_text(json.dumps(printed) + "\n")
     active = project / "sessions" / "active"
     active.mkdir(parents=True)
     (active / "s1.json").write_text('{"session_id": "s1", "path": "/", "started": "x", "pid": 1}')
 
 
 def _come_apart(cli: Cli) -> None:
-    """A session that two devices contradict each other about."""
+    """Start a session with a dispute between two devices."""
     cli.start("Come apart", "--id", "apart")
     for text in ("task add one", "task start t1", "backup export apart.fspack"):
         cli.ok(*text.split())
@@ -202,7 +202,7 @@ def sections() -> dict[str, str]:
 
 
 def tables(name: str) -> dict[str, dict[str, str]]:
-    """The tables of a section: "" for the answer itself, else the field it describes."""
+    """Return the tables of a section by the field they describe; "" is the answer itself."""
     found: dict[str, dict[str, str]] = {}
     for title, rows in re.findall(
         r"(?:^`(\w+)`:\n\n)?^\| field \| type \| meaning \|\n\|---\|---\|---\|\n((?:\|.*\n?)+)",
@@ -245,7 +245,7 @@ def test_answers_have_the_documented_fields(scene: Cli, name: str) -> None:
 
 
 def _person(scene: Cli) -> str:
-    """The key of someone to share with."""
+    """Return the person key of someone to share with."""
     scene.ok("--home", "other", "device", "key", "init")
     return str(scene.json("--home", "other", "device", "key", "show")["person"])
 
@@ -286,7 +286,7 @@ def test_errors_have_the_documented_fields(scene: Cli) -> None:
 
 
 @pytest.mark.req("S0-81", "S0-82", "S0-83", "S0-84")
-def test_an_error_names_its_file_its_session_and_its_moment(scene: Cli) -> None:
+def test_json_error_has_file_session_and_time(scene: Cli) -> None:
     missing = scene("--json", "backup", "import", "nowhere.fspack").json["error"]["error_context"]
     assert "nowhere.fspack" in str(missing["file"]) and "nowhere.fspack" in missing["details"]
     lies_back = datetime.now(UTC) - datetime.fromisoformat(missing["timestamp"])
@@ -318,7 +318,7 @@ def test_refused_feature_id_has_the_specified_message(scene: Cli) -> None:
         assert answer.code == 2
 
 
-def test_every_recording_command_answers_alike(scene: Cli) -> None:
+def test_every_recording_command_has_the_same_json_fields(scene: Cli) -> None:
     fields = tables("Recording commands")[""]
     named = set(re.findall(r"`([a-z]+)`", sections()["Recording commands"].partition("All")[0]))
     lines = [line.split() for line in re.split("[·\n]", RECORDING) if line.strip()]
@@ -329,7 +329,7 @@ def test_every_recording_command_answers_alike(scene: Cli) -> None:
             check(values, fields)
 
 
-def test_every_answer_is_one_line_of_utf_8_that_no_terminal_obeys(scene: Cli) -> None:
+def test_every_json_answer_is_one_line_without_control_characters(scene: Cli) -> None:
     text = "right-to-left \u202e override, csi \u200b, 漢字, 🎉"
     answer = scene.ok("--json", "record", "rename", text)
     assert answer.json["goal"] == text
@@ -337,7 +337,7 @@ def test_every_answer_is_one_line_of_utf_8_that_no_terminal_obeys(scene: Cli) ->
     assert "漢字, 🎉" in answer.out
 
 
-def test_half_characters_do_not_reach_the_answer() -> None:
+def test_lone_surrogates_are_not_in_json() -> None:
     assert json.loads(json_text({"a": "x\udcff\x7f\x9b\U000e0001"})) == {
         "a": "x\ufffd\x7f\x9b\U000e0001"
     }

@@ -1,4 +1,4 @@
-"""Keys and devices on the command line: every way to lose one, and what is left then."""
+"""Keys and devices on the command line: every way to lose one, and how to recover."""
 
 from __future__ import annotations
 
@@ -36,18 +36,18 @@ class Devices:
         return self.ok(name, "--json", *argv).json
 
     def connect(self, name: str) -> None:
-        """What `remote add` does."""
+        """Add the remote to a device."""
         with forestay.open(str(self.folder / name)) as stay:
             stay.context.store.machine.remotes.add("usb", f"folder:{self.remote}", "", 1)
 
     def begin(self, name: str) -> str:
-        """The first device; returns the recovery code."""
+        """Create the first device; return the recovery code."""
         code = str(self.json(name, "device", "key", "init")["recovery"])
         self.connect(name)
-        self.ok(name, "device", "rename", name, name)  # so that the remote hears of it
+        self.ok(name, "device", "rename", name, name)  # write the device group to the remote
         return code
 
-    def let_in(self, name: str, by: str) -> None:
+    def approve(self, name: str, by: str) -> None:
         code = str(self.json(name, "device", "add")["code"])
         self.connect(name)
         confirm = str(self.json(by, "device", "approve", code, "--yes")["confirm"])
@@ -70,9 +70,9 @@ def on(cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Devices:
 
 
 def test_recovery_code_is_shown_once_and_no_secret_ever(on: Devices) -> None:
-    said = on.ok("laptop", "device", "key", "init").out
-    (code,) = [line.strip() for line in said.splitlines() if line.startswith("  ")]
-    assert keys.recovery_key(code) and "write it on paper" in said
+    printed = on.ok("laptop", "device", "key", "init").out
+    (code,) = [line.strip() for line in printed.splitlines() if line.startswith("  ")]
+    assert keys.recovery_key(code) and "write it on paper" in printed
     shown = on.ok("laptop", "device", "key", "show")
     listed = on.ok("laptop", "device", "list")
     for answer in (shown, listed):
@@ -93,7 +93,7 @@ def test_every_command_without_a_key_suggests_creating_one(on: Devices) -> None:
 @pytest.mark.parametrize(
     "line", ["device key recover ABCD", "device key recover - ", "device approve fsd1x"]
 )
-def test_mistyped_code_is_refused_before_anything_is_looked_at(on: Devices, line: str) -> None:
+def test_mistyped_code_is_refused_before_anything_is_read(on: Devices, line: str) -> None:
     answer = on("laptop", *line.split(), source="nonsense!\n")
     assert answer.code == 2, answer
 
@@ -132,7 +132,7 @@ def test_wrong_passphrase_names_the_key_it_does_not_open(
 
 
 @pytest.mark.usefixtures("quick_passphrase")
-def test_different_passphrases_or_none_make_nothing(on: Devices) -> None:
+def test_different_or_missing_passphrases_create_no_key(on: Devices) -> None:
     differ = on("laptop", "device", "key", "init", "--passphrase", source="a\nb\n", terminal=True)
     assert differ.code == 2 and "differ" in differ.err
     none = on("laptop", "device", "key", "init", "--passphrase")
@@ -141,15 +141,13 @@ def test_different_passphrases_or_none_make_nothing(on: Devices) -> None:
 
 
 @pytest.mark.usefixtures("quick_passphrase")
-def test_key_that_was_exported_opens_elsewhere(
-    on: Devices, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_exported_key_works_on_another_device(on: Devices, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("FORESTAY_PASSPHRASE", PASSPHRASE)
     on.begin("laptop")
     file = str(on.folder / "laptop.key")
     on.ok("laptop", "device", "key", "export", file)
     assert b"SECRET" not in Path(file).read_bytes()
-    assert on("laptop", "device", "key", "export", file).code == 2  # the name is taken
+    assert on("laptop", "device", "key", "export", file).code == 2  # a file of this name exists
     on.ok("other", "device", "key", "import", file)
     assert on.names("other") == {"laptop": True}
     assert on("desk", "device", "key", "init").code == 0
@@ -161,8 +159,8 @@ def test_passphrase_does_not_reach_programs_that_are_started(
 ) -> None:
     monkeypatch.setenv("FORESTAY_PASSPHRASE", PASSPHRASE)
     on.cli.start("x")
-    said = on.cli.ok("prove", "--", "env").out
-    assert "PATH=" in said and PASSPHRASE not in said
+    printed = on.cli.ok("prove", "--", "env").out
+    assert "PATH=" in printed and PASSPHRASE not in printed
 
 
 # --- devices ------------------------------------------------------------------------------------
@@ -221,11 +219,11 @@ def test_revoked_device_reads_nothing_new_and_rejoins_with_a_new_key(
     on: Devices,
 ) -> None:
     on.begin("laptop")
-    on.let_in("desk", by="laptop")
+    on.approve("desk", by="laptop")
     on.ok("laptop", "device", "revoke", "desk", "--yes")
     assert on.names("laptop") == {"laptop": True, "desk": False}
     fingerprint = str(on.json("laptop", "device", "list")["fingerprint"])
-    # What is on the remote by now is not for it: it still sees the circle as it was.
+    # New data on the remote is not for this device: it still has the old device group.
     on.ok("desk", "device", "add", "--confirm", fingerprint)
     assert on.names("desk") == {"laptop": True, "desk": True}
     code = str(on.json("desk", "device", "add", "--new-key")["code"])
@@ -244,7 +242,7 @@ def test_missing_device_is_refused_without_a_question(on: Devices) -> None:
 
 def test_ambiguous_device_name_is_refused(on: Devices) -> None:
     on.begin("laptop")
-    on.let_in("desk", by="laptop")
+    on.approve("desk", by="laptop")
     nobody = on("laptop", "device", "revoke", "phone", "--yes")
     assert nobody.code == 2 and "laptop" in nobody.err and "desk" in nobody.err
     itself = on("laptop", "device", "revoke", "laptop", "--yes")
@@ -253,7 +251,7 @@ def test_ambiguous_device_name_is_refused(on: Devices) -> None:
     assert on.names("laptop") == {"laptop": True, "tower": True}
 
 
-def test_change_waits_for_a_remote_that_is_away(on: Devices) -> None:
+def test_change_is_written_to_an_unreachable_remote_later(on: Devices) -> None:
     on.begin("laptop")
     on.remote.rename(on.folder / "unplugged")
     on.remote.write_text("not a folder")
@@ -266,7 +264,7 @@ def test_change_waits_for_a_remote_that_is_away(on: Devices) -> None:
 
 def test_recovery_code_alone_restores_access_to_the_device_group(on: Devices) -> None:
     code = on.begin("laptop")
-    on.let_in("desk", by="laptop")
+    on.approve("desk", by="laptop")
     on.connect("blank")
     answer = on.ok("blank", "device", "key", "recover", *code.lower().split(), "--yes")
     assert "forestay device revoke" in answer.out
@@ -306,8 +304,12 @@ def test_damaged_device_group_is_named_and_restored_from_the_remote(on: Devices)
     data = kept.read_bytes()
     for broken in (b"\0" * 50, data[:-1] + bytes([data[-1] ^ 1])):
         kept.write_bytes(broken)
-        told = on("laptop", "device", "list")
-        assert told.code == 5 and str(kept) in told.err and "device add --confirm" in told.err
+        reported = on("laptop", "device", "list")
+        assert (
+            reported.code == 5
+            and str(kept) in reported.err
+            and "device add --confirm" in reported.err
+        )
         kept.rename(kept.with_suffix(".damaged"))
         on.ok("laptop", "device", "add", "--confirm", circle)
         assert on.names("laptop") == {"laptop": True}
@@ -319,8 +321,8 @@ def test_recovery_code_can_be_read_from_standard_input(on: Devices) -> None:
     on.ok("blank", "device", "key", "recover", "-", "--yes", source=code + "\n")
     assert on.names("blank") == {"laptop": True, "blank": True}
     on.connect("other")
-    said = on.ok("other", "device", "key", "recover", source=code + "\nyes\n", terminal=True)
-    assert code not in said.out + said.err
+    printed = on.ok("other", "device", "key", "recover", source=code + "\nyes\n", terminal=True)
+    assert code not in printed.out + printed.err
 
 
 def test_recovery_shows_the_device_group_and_asks_for_confirmation(on: Devices) -> None:
@@ -341,7 +343,7 @@ def test_recovery_shows_the_device_group_and_asks_for_confirmation(on: Devices) 
 
 
 @pytest.mark.parametrize("line", ["device key recover", "device key recover -"])
-def test_no_recovery_code_is_called_so(on: Devices, line: str) -> None:
+def test_missing_recovery_code_is_reported(on: Devices, line: str) -> None:
     answer = on("laptop", *line.split(), source="\n", terminal=True)
     assert answer.code == 2 and "no code was given" in answer.err
 
@@ -356,11 +358,11 @@ def test_wrong_recovery_code_and_missing_remote_have_different_errors(on: Device
     assert not (on.folder / "blank" / "keys").exists()
 
 
-def test_replaced_recovery_code_is_of_no_use(on: Devices) -> None:
+def test_replaced_recovery_code_opens_nothing_new(on: Devices) -> None:
     old = on.begin("laptop")
     new = str(on.json("laptop", "device", "key", "rotate", "--recovery")["recovery"])
     on.connect("blank")
-    # It opens what was written before it was replaced, and sees no more than that.
+    # The code opens only what was written before it was replaced.
     warned = on.ok("blank", "device", "key", "recover", *old.split(), "--yes")
     assert "use the newer code" in warned.err
     assert on.names("laptop") == {"laptop": True}
@@ -372,7 +374,7 @@ def test_replaced_recovery_code_is_of_no_use(on: Devices) -> None:
 
 def test_name_selects_the_active_device_over_a_revoked_one(on: Devices) -> None:
     on.begin("laptop")
-    on.let_in("desk", by="laptop")
+    on.approve("desk", by="laptop")
     on.ok("laptop", "device", "revoke", "desk", "--yes")
     code = str(on.json("desk", "device", "add", "--new-key")["code"])
     confirm = str(on.json("laptop", "device", "approve", code, "--yes")["confirm"])

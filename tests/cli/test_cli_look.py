@@ -1,4 +1,4 @@
-"""Looking: status, list, log, search, show and diff."""
+"""Commands that only read: status, list, log, search, show and diff."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def test_forestay_without_command_explains_the_first_steps_and_creates_nothing(
     assert cli.json()["session"] is None
 
 
-def test_alone_it_shows_the_status_and_the_next_command(cli: Cli) -> None:
+def test_forestay_without_command_shows_the_status_and_the_next_command(cli: Cli) -> None:
     cli.start("Add login")
     cli.ok("pause")
     answer = cli.ok()
@@ -29,7 +29,7 @@ def test_alone_it_shows_the_status_and_the_next_command(cli: Cli) -> None:
     assert cli.json()["status"] == "paused"
 
 
-def test_alone_in_a_folder_without_a_current_session_it_lists_the_open_ones(cli: Cli) -> None:
+def test_forestay_without_command_and_current_session_lists_open_ones(cli: Cli) -> None:
     cli.start("First", "--id", "first")
     cli.start("Second", "--id", "second")
     cli.ok("session", "forget", "second", "--yes")
@@ -81,7 +81,7 @@ def test_status_shows_the_state_of_the_session(cli: Cli) -> None:
     assert shown["last"].startswith("#7, ")
 
 
-def test_a_task_that_was_skipped_is_not_called_done(cli: Cli) -> None:
+def test_skipped_task_is_not_counted_as_done(cli: Cli) -> None:
     cli.start()
     for line in ("task add one", "task add two", "task add three", "task done t1"):
         cli.ok(*line.split())
@@ -91,7 +91,7 @@ def test_a_task_that_was_skipped_is_not_called_done(cli: Cli) -> None:
     assert cli.json("status")["steps"] == {"done": 1, "skipped": 1, "total": 3}
 
 
-def test_a_folder_whose_name_is_no_text_is_shown_as_text(
+def test_folder_name_that_is_not_utf_8_is_shown_with_a_replacement(
     cli: Cli, project: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder = os.path.join(os.fsencode(project), b"n\xff")
@@ -182,7 +182,7 @@ def test_long_note_is_shortened_in_the_log_and_complete_with_full(cli: Cli) -> N
     assert cli.ok("log", "--json", "-n", "1", "--full").lines[0]["data"]["text"] == text
 
 
-def test_bringing_a_session_back_is_not_called_archived(cli: Cli) -> None:
+def test_log_shows_unarchived_for_a_session_returned_to_the_list(cli: Cli) -> None:
     cli.start("Add login")
     cli.ok("complete")
     cli.ok("session", "archive")
@@ -249,7 +249,7 @@ def test_archived_sessions_are_mentioned_if_there_are_no_others(cli: Cli) -> Non
 FIELD = r"\b(?:user_request|timed_out|started_at|git_branch|pause_reason|blocking_on|step)\b"
 
 
-def test_nothing_for_people_is_spelled_as_a_field(cli: Cli, project: Path) -> None:
+def test_output_for_people_has_no_underscores(cli: Cli, project: Path) -> None:
     cli.start("Add login")
     (project / "a.py").write_text("x")
     for line in (
@@ -309,12 +309,12 @@ def test_diff_shows_notes_decisions_and_commands_between_two_points(cli: Cli) ->
     cli.ok("decide", "keep it in SQLite")
     cli.ok("record", "error", "the API answers 503")
     cli.ok("record", "command", "pytest", "--arguments", "-q")
-    told = cli.ok("diff", "2").out.splitlines()
-    assert "+ note  the primary method is bootstrap" in told
-    assert "+ command  pytest -q" in told
-    assert any(line.startswith("+ decision  keep it in SQLite") for line in told)
-    assert any(line.startswith("+ error  the API answers 503") for line in told)
-    assert not any("before" in line for line in told)
+    reported = cli.ok("diff", "2").out.splitlines()
+    assert "+ note  the primary method is bootstrap" in reported
+    assert "+ command  pytest -q" in reported
+    assert any(line.startswith("+ decision  keep it in SQLite") for line in reported)
+    assert any(line.startswith("+ error  the API answers 503") for line in reported)
+    assert not any("before" in line for line in reported)
     assert "- note  the primary method is bootstrap" in cli.ok("diff", "6", "2").out
     cli.ok("undo", "3")
     assert "+ note" not in cli.ok("diff", "2").out

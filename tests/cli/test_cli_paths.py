@@ -1,4 +1,4 @@
-"""Paths and lines to type, as a person meets them: from here, whole, and working when pasted."""
+"""Paths and suggested commands: relative, complete, and working when pasted."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ ODD = ["plain", "with blank", "it's $HOME", "-dash", "日本 🎉", 'a"b', "#5"]
 
 @pytest.fixture(params=ODD)
 def odd(project: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> Path:
-    """A folder in the project whose name a shell would not leave alone."""
+    """Enter a folder of the project whose name must be quoted in a shell."""
     folder = project / str(request.param)
     folder.mkdir()
     monkeypatch.chdir(folder)
@@ -28,7 +28,7 @@ def odd(project: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureR
 
 
 def lines_to_type(answer: Answer) -> list[str]:
-    """What one is told to type, unless something has to be put in for a word in capitals."""
+    """Return the suggested commands, except those with a placeholder in capitals."""
     plain = re.sub(r"\x1b\[[0-9;]*m", "", f"{answer.out}\n{answer.err}")
     found = re.findall(r"(?m)(?:→ |: |^ +)(forestay [a-z].*?)(?= · |; |$)", plain)
     return [line for line in found if not re.search(r"\b(OUT|NAME|PATH|GOAL)\b|…", line)]
@@ -37,7 +37,7 @@ def lines_to_type(answer: Answer) -> list[str]:
 def test_paths_in_this_folder_are_shown_relative_to_it(
     project: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for text, told in (
+    for text, reported in (
         (f"{project}/a.json is missing", "a.json is missing"),
         (f"ls '{project}/a b.json'", "ls 'a b.json'"),
         (f"rm {project}/-f", "rm ./-f"),
@@ -46,13 +46,13 @@ def test_paths_in_this_folder_are_shown_relative_to_it(
         (f"/backup{project}/a.json", f"/backup{project}/a.json"),
         (f"{project}-old/a.json", f"{project}-old/a.json"),
     ):
-        assert shorten_paths(text) == told
+        assert shorten_paths(text) == reported
     monkeypatch.chdir("/")
     assert shorten_paths(f"{project}/a.json") == f"{project}/a.json"
 
 
 @pytest.mark.parametrize("name", ["a\nb", "\x1b[31m'q'", "tab\tand \\", "\u202ertl", "-\n"])
-def test_a_name_that_cannot_be_seen_is_typed_so_that_a_shell_finds_it(
+def test_invisible_characters_in_a_name_are_quoted_for_the_shell(
     cli: Cli, project: Path, name: str
 ) -> None:
     fill(project, kinds=["orchestrator"])
@@ -79,8 +79,8 @@ def test_messages_about_damaged_files_use_relative_paths(
         "doctor",
         *([] if below else [f"files convert {main} --to praxis"]),
     ):
-        said = cli(*line.split(), terminal=True)
-        assert str(project) not in said.out + said.err, said
+        printed = cli(*line.split(), terminal=True)
+        assert str(project) not in printed.out + printed.err, printed
 
 
 def test_json_has_absolute_paths(cli: Cli, project: Path) -> None:
@@ -103,10 +103,10 @@ def test_every_suggested_command_works_unchanged_in_any_folder(
     tried = 0
     for argv in (["files", "check", "."], ["doctor", MAIN[kind]], ["doctor"], ["adopt", "."]):
         for line in lines_to_type(cli(*argv, terminal=True)):
-            said = cli(*shlex.split(line)[1:])
-            assert said.code in (0, 5), (line, said)
+            printed = cli(*shlex.split(line)[1:])
+            assert printed.code in (0, 5), (line, printed)
             tried += 1
-            path.write_bytes(torn)  # else what is offered besides has nothing to do
+            path.write_bytes(torn)  # otherwise the other choices have nothing to do
     assert tried >= 2
 
 
@@ -129,9 +129,9 @@ def test_doctor_does_not_suggest_fix_for_files_blocked_by_a_merge(cli: Cli, proj
     cli.start("Add login", "--bind", "craft", "--bind", "orchestrator")
     (project / ORCHESTRATOR).write_text("{")
     (project / ".git" / "MERGE_HEAD").touch()
-    told = cli("doctor", "--fix", "--no-color", terminal=True).out
-    assert "git is in the middle of a merge\n" in told
-    assert "→ finish that, then: forestay doctor --fix\n" in told
+    reported = cli("doctor", "--fix", "--no-color", terminal=True).out
+    assert "git is in the middle of a merge\n" in reported
+    assert "→ finish that, then: forestay doctor --fix\n" in reported
     (project / ".git" / "MERGE_HEAD").unlink()
     cli.ok("doctor", "--fix")
     assert '"goal": "Add login"' in (project / ORCHESTRATOR).read_text()
@@ -192,8 +192,8 @@ def test_doctor_is_suggested_only_for_unreadable_files(cli: Cli, project: Path) 
     path = project / ORCHESTRATOR
     good = path.read_text()
     path.write_text(good.replace('"status": "in_progress"', '"status": "odd"'))
-    told = cli("files", "check", ".", terminal=True)
-    assert told.code == 5 and "forestay doctor" not in told.out
+    reported = cli("files", "check", ".", terminal=True)
+    assert reported.code == 5 and "forestay doctor" not in reported.out
     assert "readable" in cli.ok("doctor", ORCHESTRATOR).out
     path.write_text(good[:200])
     assert "forestay doctor" in cli("files", "check", ".", terminal=True).out
@@ -205,10 +205,10 @@ def test_doctor_does_not_report_possible_repairs_as_done(cli: Cli, project: Path
     cli.start("Add login", "--bind", "orchestrator")
     path = project / ORCHESTRATOR
     path.write_text("{")
-    told = cli("doctor", ORCHESTRATOR)
+    reported = cli("doctor", ORCHESTRATOR)
     assert (
-        told.code == 5
-        and "\nnothing is changed yet; afterwards: written again from the" in told.out
+        reported.code == 5
+        and "\nnothing is changed yet; afterwards: written again from the" in reported.out
     )
     assert path.read_text() == "{"
     assert "nothing is changed yet" not in cli.ok("doctor", ORCHESTRATOR, "--fix").out
@@ -244,16 +244,16 @@ def test_suggested_command_shows_the_omitted_findings_of_a_recovered_session(
     fill(project, kinds=[kind])
     path = project / MAIN[kind]
     path.write_bytes(path.read_bytes()[:300])
-    (told,) = cli.json("adopt", "--dry-run", MAIN[kind])["adopted"]
+    (reported,) = cli.json("adopt", "--dry-run", MAIN[kind])["adopted"]
     (line,) = lines_to_type(cli.ok("adopt", "--dry-run", MAIN[kind], terminal=True))
     shown = cli(*shlex.split(line)[1:]).out
-    assert len(told["problems"]) > 6
-    for problem in told["problems"][6:]:
+    assert len(reported["problems"]) > 6
+    for problem in reported["problems"][6:]:
         assert re.sub(r"^(inferred|lost|\S+:\d+): ", "", problem) in shown
 
 
 def rival(project: Path, path: Path) -> Path:
-    """Another file with the id of the session in the project, that says something else."""
+    """Write another file with the session's id and different content."""
     path.parent.mkdir(parents=True, exist_ok=True)
     text = (project / ORCHESTRATOR).read_text()
     path.write_text(text.replace("Add login", "Add logout"))
@@ -264,9 +264,9 @@ def test_advice_for_a_loose_rival_file_makes_it_the_valid_one(cli: Cli, project:
     fill(project, kinds=["orchestrator"])
     cli.ok("adopt", ORCHESTRATOR)
     path = rival(project, project / "loose.json")
-    told = cli("adopt", "loose.json")
-    assert told.code == 5 and f"{ORCHESTRATOR} has the same id" in told.out
-    assert "put it in the place of that one and adopt again" in told.out
+    reported = cli("adopt", "loose.json")
+    assert reported.code == 5 and f"{ORCHESTRATOR} has the same id" in reported.out
+    assert "put it in the place of that one and adopt again" in reported.out
     path.rename(project / ORCHESTRATOR)
     cli.ok("adopt", ORCHESTRATOR)
     assert [one["goal"] for one in cli.json("list")["sessions"]] == ["Add logout"]
@@ -292,13 +292,13 @@ def test_rival_of_a_session_whose_file_was_deleted_can_be_adopted_separately(
     (project / ORCHESTRATOR).rename(project / "first.json")
     cli.ok("adopt", "first.json")
     (project / "first.json").unlink()
-    told = cli("adopt", "a b.json")
+    reported = cli("adopt", "a b.json")
     assert (
-        told.code == 5
-        and "session 2026-02-14-abc123, from another place, has the same id" in told.out
+        reported.code == 5
+        and "session 2026-02-14-abc123, from another place, has the same id" in reported.out
     )
     convert, adopt = re.findall(
-        r"forestay (files convert .*?|adopt OUT)(?=, then|$)", told.out, re.M
+        r"forestay (files convert .*?|adopt OUT)(?=, then|$)", reported.out, re.M
     )
     for line in (convert, adopt):
         cli.ok(*shlex.split(line.replace(" ID ", " 2026-02-15-abc123 ").replace("OUT", "out.json")))
@@ -309,8 +309,8 @@ def test_rival_of_a_session_whose_file_was_deleted_can_be_adopted_separately(
 def test_own_archived_session_is_not_suggested_for_adoption(cli: Cli, project: Path) -> None:
     ours = str(cli.json("files", "orchestrator", "new", "One")["session"])
     cli.ok("files", "orchestrator", "new", "Two")
-    told = cli.ok("files", "orchestrator", "history", "1", terminal=True)
-    assert lines_to_type(told) == [f"forestay brief {ours}"]
+    reported = cli.ok("files", "orchestrator", "history", "1", terminal=True)
+    assert lines_to_type(reported) == [f"forestay brief {ours}"]
     fill(project / "other", kinds=["orchestrator"])
     (project / "other" / ORCHESTRATOR).rename(project / ".claude/orchestrator-history/a.json")
     (line,) = lines_to_type(cli.ok("files", "orchestrator", "history", "1", terminal=True))
@@ -322,13 +322,13 @@ def test_own_archived_session_is_not_suggested_for_adoption(cli: Cli, project: P
 
 def test_progress_of_a_check_is_shown_and_cleared_at_the_end(cli: Cli, project: Path) -> None:
     fill(project, kinds=["craft", "orchestrator"])
-    told = cli("files", "check", ".", terminal=True)
-    assert "\r\x1b[K2 checked: .claude/orchestrator-session.json " in told.err
-    assert told.err.endswith("\r\x1b[K\r") and "checked" not in told.out
+    reported = cli("files", "check", ".", terminal=True)
+    assert "\r\x1b[K2 checked: .claude/orchestrator-session.json " in reported.err
+    assert reported.err.endswith("\r\x1b[K\r") and "checked" not in reported.out
     assert cli("files", "check", ".").err == ""
 
 
-def test_an_interrupt_leaves_no_half_line_of_progress_behind() -> None:
+def test_interrupt_clears_the_progress_line() -> None:
     for begun, left in ((True, "\r\x1b[K"), (False, "\n")):
         err = Terminal()
         screen = Screen(Terminal(), err, None)
@@ -444,9 +444,9 @@ def test_missing_session_is_exit_3_even_if_it_is_listed(cli: Cli, line: str) -> 
 # -- cleanup -----------------------------------------------------------------------------------
 
 
-def test_a_pattern_for_all_of_them_is_one_that_was_given(cli: Cli, project: Path) -> None:
+def test_cleanup_pattern_that_matches_all_includes_active_sessions(cli: Cli, project: Path) -> None:
     fill(project, kinds=["ai-session"])
-    told = cli.json("files", "cleanup", "--pattern", "*", "--dry-run")["sessions"]
-    assert [one["kept"] for one in told] == ["it is active: complete or pause it first"]
+    reported = cli.json("files", "cleanup", "--pattern", "*", "--dry-run")["sessions"]
+    assert [one["kept"] for one in reported] == ["it is active: complete or pause it first"]
     assert cli.json("files", "cleanup", "--dry-run")["sessions"] == []
     assert (project / STATE).exists()

@@ -1,4 +1,4 @@
-"""Phases on the command line: what they take, what they say, and how they end."""
+"""Phases on the command line: evidence, messages and exit codes."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ def planned(cli: Cli, project: Path) -> Cli:
 @pytest.mark.req("X1-7")
 def test_second_start_reports_that_it_resumed_the_open_session(planned: Cli) -> None:
     again = ("start", "Build it again", "--workflow", "./gated.yaml", "--target", "specs/it.md")
-    said = planned.ok(*again).out
-    assert "This workflow already has an open session for this target" in said
-    assert "Resumed session it" in said
+    printed = planned.ok(*again).out
+    assert "This workflow already has an open session for this target" in printed
+    assert "Resumed session it" in printed
     assert planned.json(*again)["taken_up"] is True
 
 
 @pytest.mark.req("X1-10")
-def test_a_target_outside_the_project_is_an_error_of_use(planned: Cli) -> None:
+def test_target_outside_the_project_exits_2(planned: Cli) -> None:
     answer = planned("start", "x", "--workflow", "gated.yaml", "--target", "../elsewhere")
     assert answer.code == 2 and "outside of" in answer.err
 
@@ -60,13 +60,13 @@ def test_evidence_is_parsed_as_json_if_possible(planned: Cli) -> None:
 
 
 def test_gate_of_the_current_phase_shows_how_to_submit_it(planned: Cli) -> None:
-    said = planned.ok("phase", "gate", "--evidence", "ready=true").out
-    assert "Phase 0: Plan" in said and "✗ files is missing" in said
-    assert "→ forestay phase done 0 --evidence files=VALUE --evidence ready=true" in said
+    printed = planned.ok("phase", "gate", "--evidence", "ready=true").out
+    assert "Phase 0: Plan" in printed and "✗ files is missing" in printed
+    assert "→ forestay phase done 0 --evidence files=VALUE --evidence ready=true" in printed
     both = ("--evidence", "ready=true", "--evidence", "files=[1]")
-    said = planned.ok("phase", "gate", *both).out
-    assert "it would pass" in said
-    assert "→ forestay phase done 0 --evidence files=VALUE --evidence ready=true" in said
+    printed = planned.ok("phase", "gate", *both).out
+    assert "it would pass" in printed
+    assert "→ forestay phase done 0 --evidence files=VALUE --evidence ready=true" in printed
     cli = planned
     cli.start("No plan", "--id", "bare")
     assert "has no plan with phases" in cli("phase", "gate").err
@@ -95,29 +95,31 @@ def test_evidence_can_be_read_from_files(planned: Cli, name: str, text: str) -> 
         (b"\xff\xfe\x00", "cannot be read"),
     ],
 )
-def test_bad_evidence_is_refused_and_nothing_recorded(planned: Cli, data: bytes, told: str) -> None:
+def test_bad_evidence_is_refused_and_nothing_recorded(
+    planned: Cli, data: bytes, reported: str
+) -> None:
     Path("bad.json").write_bytes(data)
     before = planned.json("status")["seq"]
     answer = planned("phase", "done", "0", "--evidence-file", "bad.json")
-    assert answer.code == 2 and told in answer.err
+    assert answer.code == 2 and reported in answer.err
     assert planned("phase", "done", "0", "--evidence", "no-value").code == 2
     assert planned("phase", "done", "0", "--evidence-file", "not-there.json").code == 2
     assert planned.json("status")["seq"] == before
 
 
 @pytest.mark.req("X1-9")
-def test_a_refusal_by_the_gate_ends_with_4_and_its_answer(planned: Cli) -> None:
+def test_phase_refused_by_its_gate_exits_4_with_the_reasons(planned: Cli) -> None:
     answer = planned("--json", "phase", "done", "0", "--evidence", "ready=true")
     assert answer.code == 4
-    told = answer.json["result"]
-    assert (told["checkpoint_passed"], told["errors"]) == (False, ["files is missing"])
-    assert told["diagnostics"]["fields_missing"] == ["files"]
-    assert told["diagnostics"]["gate_source"] == "gated.yaml, line 5"
+    reported = answer.json["result"]
+    assert (reported["checkpoint_passed"], reported["errors"]) == (False, ["files is missing"])
+    assert reported["diagnostics"]["fields_missing"] == ["files"]
+    assert reported["diagnostics"]["gate_source"] == "gated.yaml, line 5"
     assert answer.json["event"]["kind"] == "checkpoint.failed"
     assert answer.json["timing"]["status"] == "checkpoint_failed"
 
 
-def test_a_plan_is_walked_through_to_its_end(planned: Cli) -> None:
+def test_plan_can_be_completed_phase_by_phase(planned: Cli) -> None:
     assert "phase 0 did not pass" in planned("phase", "done", "0").out
     assert planned.ok("phase", "retry").code == 0
     answer = planned.ok("phase", "done", "0", "--override", "--because", "seen")
@@ -133,8 +135,8 @@ def test_a_plan_is_walked_through_to_its_end(planned: Cli) -> None:
 
 
 def test_gate_shows_its_requirements_and_whether_it_would_pass(planned: Cli) -> None:
-    told = planned.ok("phase", "gate", "0", "--evidence", "ready=true").out
-    assert "a list, at least 1" in told and "would not pass" in told
+    reported = planned.ok("phase", "gate", "0", "--evidence", "ready=true").out
+    assert "a list, at least 1" in reported and "would not pass" in reported
     enough = planned.ok("phase", "gate", "0", "--evidence", "ready=true", "--evidence", "files=[1]")
     assert "would pass" in enough.out
     planned.ok("phase", "done", "0", "--evidence", "ready=true", "--evidence", "files=[1]")
@@ -150,33 +152,33 @@ def test_later_phase_is_refused_with_4(planned: Cli) -> None:
     assert wrong.code == 4 and "Cannot complete phase 1, current phase is 0" in wrong.err
 
 
-def test_a_passed_phase_names_the_tasks_that_were_left_open_in_it(cli: Cli) -> None:
+def test_passed_phase_names_its_open_tasks(cli: Cli) -> None:
     cli.start("Build", "--workflow", "feature")
     cli.ok("task", "done", "plan-goal")
-    said = cli.ok("phase", "done", "1").out
-    assert "its open tasks: plan-scope, plan-criteria" in said
-    assert "! criteria is missing" in said, "a gate that is not strict only warns"
+    printed = cli.ok("phase", "done", "1").out
+    assert "its open tasks: plan-scope, plan-criteria" in printed
+    assert "! criteria is missing" in printed, "a gate that is not strict only warns"
 
 
 def test_log_begins_with_the_plan(planned: Cli) -> None:
-    said = planned.ok("log").out
-    assert "gated" in said and "phase-0 – Plan" in said
+    printed = planned.ok("log").out
+    assert "gated" in printed and "phase-0 – Plan" in printed
 
 
 @pytest.mark.req("S1-124")
-def test_resuming_can_show_the_display_of_the_document(planned: Cli) -> None:
-    said = planned.ok("resume", "--style", "praxis", "--no-fence").out
-    assert said.startswith("📋 Session it: gated\n   Target: specs/it.md\n")
-    assert "🎯 Progress: Phase 0 of 2 (0% complete)" in said
+def test_resume_can_print_the_specified_display(planned: Cli) -> None:
+    printed = planned.ok("resume", "--style", "praxis", "--no-fence").out
+    assert printed.startswith("📋 Session it: gated\n   Target: specs/it.md\n")
+    assert "🎯 Progress: Phase 0 of 2 (0% complete)" in printed
 
 
-def test_of_many_processes_that_hand_in_a_phase_one_passes_it(planned: Cli) -> None:
+def test_only_one_of_many_processes_passes_a_phase(planned: Cli) -> None:
     words = ["phase", "done", "0", "--evidence", "ready=true", "--evidence", "files=[1]"]
     line = [*command(), *words]
     runs = [subprocess.Popen(line, stdout=subprocess.PIPE, stderr=subprocess.PIPE) for _ in "1234"]
-    told = [run.communicate(timeout=60)[1].decode() for run in runs]
+    reported = [run.communicate(timeout=60)[1].decode() for run in runs]
     assert sorted(run.returncode for run in runs) == [0, 4, 4, 4]
-    assert sum("Cannot complete phase 0, current phase is 1" in one for one in told) == 3
+    assert sum("Cannot complete phase 0, current phase is 1" in one for one in reported) == 3
     kinds = [line["kind"] for line in planned.ok("log", "--json").lines]
     assert kinds.count("checkpoint.passed") == kinds.count("step.completed") == 1
 
@@ -196,7 +198,7 @@ def test_undo_withdraws_a_passed_phase_and_restores_it(cli: Cli) -> None:
     assert cli.json("status")["phase"]["completed"] == [first]
 
 
-def test_the_gate_of_a_phase_that_passed_offers_the_way_back(planned: Cli) -> None:
+def test_gate_of_a_passed_phase_suggests_a_rollback(planned: Cli) -> None:
     planned.ok("phase", "done", "0", "--evidence", "files=[1]", "--evidence", "ready=true")
     back = "forestay phase rollback 0 --because REASON"
     asked = planned.ok("phase", "gate", "0").out

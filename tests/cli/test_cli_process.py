@@ -1,4 +1,4 @@
-"""The command line as a real process: signals, pipes, streams, bytes and folders gone."""
+"""The command line as a real process: signals, pipes, streams, encodings and deleted folders."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def test_ctrl_c_ends_follow_with_130_and_no_message(cli: Cli) -> None:
     assert (child.returncode, out, err) == (130, b"", b"")
 
 
-def test_follow_prints_json_lines_as_they_come(cli: Cli) -> None:
+def test_follow_prints_json_lines_at_once(cli: Cli) -> None:
     cli.start("Add login")
     child = _start("log", "--follow", "--json", "-n", "1")
     assert child.stdout is not None
@@ -71,7 +71,7 @@ def test_follow_prints_json_lines_as_they_come(cli: Cli) -> None:
     assert child.returncode == 130
 
 
-def test_ctrl_c_while_waiting_for_text_or_lock_leaves_no_half_work(cli: Cli, home: Path) -> None:
+def test_ctrl_c_while_waiting_for_text_or_lock_records_nothing(cli: Cli, home: Path) -> None:
     import fcntl
 
     cli.start()
@@ -103,7 +103,7 @@ def test_ctrl_c_at_any_moment_records_all_or_nothing(cli: Cli, delay: float) -> 
 # -- streams -----------------------------------------------------------------------------------
 
 
-def test_a_reader_that_leaves_ends_it_like_other_tools(cli: Cli) -> None:
+def test_closed_pipe_ends_a_command_like_other_tools(cli: Cli) -> None:
     cli.start()
     for number in range(50):
         cli.ok("note", f"{number} " + "x" * 3000)
@@ -147,7 +147,7 @@ def test_closed_streams_do_no_harm(cli: Cli, closed: str) -> None:
 
 
 @pytest.mark.parametrize("encoding", ["ascii", "latin-1"])
-def test_an_old_locale_gets_an_answer(cli: Cli, encoding: str) -> None:
+def test_output_works_in_a_locale_that_is_not_utf_8(cli: Cli, encoding: str) -> None:
     cli.start("Grüße – 漢字")
     done = process("status", env=environment(PYTHONIOENCODING=encoding))
     assert done.returncode == 0
@@ -167,7 +167,7 @@ def test_c_locale_accepts_utf_8(cli: Cli) -> None:
 # -- arguments and places ----------------------------------------------------------------------
 
 
-def test_bytes_that_are_no_text_exit_2(cli: Cli, home: Path) -> None:
+def test_arguments_that_are_not_utf_8_exit_2(cli: Cli, home: Path) -> None:
     for argv in ([b"start", b"t\xe9"], [b"--home", b"/tmp/\xff", b"list"], [b"\xff"]):
         done = process(*argv)
         assert done.returncode == 2, done
@@ -178,20 +178,20 @@ def test_bytes_that_are_no_text_exit_2(cli: Cli, home: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["FORESTAY_SESSION", "FORESTAY_STORE", "PAGER"])
-def test_variables_that_are_no_text_exit_2(cli: Cli, name: str) -> None:
+def test_environment_variables_that_are_not_utf_8_exit_2(cli: Cli, name: str) -> None:
     done = process("start", "x", env={**os.environb, name.encode(): b"/tmp/t\xe9\xff"})
     assert done.returncode == 2, done
     assert b"Traceback" not in done.stderr and b"bug" not in done.stderr
 
 
-def test_a_home_may_have_a_name_that_is_no_text(cli: Cli, tmp_path: Path) -> None:
+def test_home_may_have_a_name_that_is_not_utf_8(cli: Cli, tmp_path: Path) -> None:
     home = os.fsencode(tmp_path) + b"/t\xe9"
     for argv in (["start", "x"], ["note", "y"], ["config"], ["status", "--json"], ["verify"]):
         done = process(*argv, env={**os.environb, b"FORESTAY_HOME": home})
         assert done.returncode == 0, done
 
 
-def test_text_from_a_pipe_that_is_no_text_exits_2(cli: Cli) -> None:
+def test_standard_input_that_is_not_utf_8_exits_2(cli: Cli) -> None:
     cli.start()
     done = process("note", "-", stdin=None, input=b"t\xe9")
     assert done.returncode == 2

@@ -1,4 +1,4 @@
-"""`forestay prove`: exit codes, streams, and the worked example of a project that is linted."""
+"""`forestay prove`: exit codes, streams, and an example project with a linter."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ MAKEFILE = "lint:\n\t@! grep -n TODO src/*.py\n"
 
 @pytest.fixture
 def linted(project: Path, cli: Cli) -> Path:
-    """A project under git with a linter, and a session in it."""
+    """Create a project under git with a linter, and a session in it."""
     subprocess.run(["git", "init", "-q"], check=True)
     (project / "src").mkdir()
     (project / "src/a.py").write_text("x = 1\n")
@@ -33,7 +33,7 @@ def states(cli: Cli) -> list[str]:
     return [one["state"] for one in cli.json("prove", "--list")["proofs"]]
 
 
-def test_proven_then_stale_after_an_edit_then_proven_again(cli: Cli, linted: Path) -> None:
+def test_proof_becomes_stale_after_an_edit_and_holds_when_run_again(cli: Cli, linted: Path) -> None:
     assert lint(cli) == 0 and states(cli) == ["fresh"]
     (linted / "src/a.py").write_text("x = 2\n")
     assert states(cli) == ["stale"]
@@ -83,11 +83,11 @@ def test_wrong_usage_exits_2_and_records_nothing(cli: Cli, linted: Path, argv: l
     assert cli.json("status")["seq"] == 1
 
 
-def test_options_of_the_command_are_its_own(cli: Cli, linted: Path) -> None:
+def test_options_after_the_dashes_belong_to_the_proven_command(cli: Cli, linted: Path) -> None:
     assert cli.ok("prove", "--", "echo", "--json", "--help").out.startswith("--json --help\n")
 
 
-def test_a_strict_resume_warns_of_stale_proofs(cli: Cli, linted: Path) -> None:
+def test_strict_briefing_exits_7_with_stale_proofs(cli: Cli, linted: Path) -> None:
     lint(cli)
     assert cli("resume", "--strict").code == 0
     (linted / "src/a.py").write_text("x = 3\n")

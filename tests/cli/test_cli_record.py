@@ -1,4 +1,4 @@
-"""Every command that records: it does, it says so, and the log shows it."""
+"""Every recording command records, confirms it, and the log shows it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import pytest
 
 from tests.cli.support import Cli
 
-# What to type in a session that has tasks t1, t2 and agent a1, and the kind it records.
+# Commands for a session that has tasks t1, t2 and agent a1, and the event kind they record.
 RECORDS: dict[str, tuple[list[str], str, dict[str, Any]]] = {
     "note": (["note", "a remark"], "note.added", {"text": "a remark"}),
     "note for next": (["note", "--for-next", "x"], "note.added", {"text": "x", "for_next": True}),
@@ -104,7 +104,7 @@ RECORDS: dict[str, tuple[list[str], str, dict[str, Any]]] = {
 
 @pytest.fixture
 def busy(cli: Cli) -> Cli:
-    """The command line in a session with two tasks and an agent at work."""
+    """Return the command line in a session with two tasks and a running agent."""
     cli.start("Add login")
     for line in ("task add one", "task add two", "agent start a1"):
         cli.ok(*line.split())
@@ -175,7 +175,7 @@ def test_agent_of_a_missing_process_is_not_recorded(busy: Cli) -> None:
     assert busy.json("status")["seq"] == before
 
 
-def test_a_file_change_is_worked_out(busy: Cli, project: Path) -> None:
+def test_record_file_determines_the_change(busy: Cli, project: Path) -> None:
     (project / "new.py").write_text("print()\n")
     assert "created new.py" in busy.ok("record", "file", "new.py").out
     (project / "new.py").write_text("print(1)\n")
@@ -307,7 +307,7 @@ ATTRIBUTES: dict[str, Any] = {
 
 
 @pytest.mark.parametrize("word", ATTRIBUTES)
-def test_an_attribute_is_a_number_only_if_it_reads_the_same(busy: Cli, word: str) -> None:
+def test_attribute_is_a_number_only_if_it_is_written_back_unchanged(busy: Cli, word: str) -> None:
     busy.ok("record", "attribute", "x", word)
     value = busy.ok("log", "--json", "-n", "1").lines[0]["data"]["value"]
     assert value == ATTRIBUTES[word] and type(value) is type(ATTRIBUTES[word])
@@ -315,12 +315,12 @@ def test_an_attribute_is_a_number_only_if_it_reads_the_same(busy: Cli, word: str
     assert busy.ok("log", "--json", "-n", "1").lines[0]["data"]["value"] == word
 
 
-def test_progress_can_be_given(busy: Cli) -> None:
+def test_progress_attribute_sets_the_progress(busy: Cli) -> None:
     assert busy.json("record", "attribute", "progress", "0.4")["progress"] == 0.4
 
 
 def test_other_working_processes_are_named_on_the_error_stream(busy: Cli) -> None:
-    # Process 1 is alive, and not above this command by any doing of ours.
+    # Process 1 is alive, and the tests did not start it.
     busy.ok("agent", "start", "a2", "--pid", str(_some_other_process()))
     answer = busy.ok("note", "x")
     assert "also working on this session: agent a2" in answer.err
@@ -351,12 +351,12 @@ def _end_children() -> Any:
         child.stdin.close()
 
 
-def test_the_process_that_runs_the_command_is_not_someone_else(busy: Cli) -> None:
+def test_parent_process_is_not_reported_as_another_one(busy: Cli) -> None:
     busy.ok("agent", "start", "a2", "--pid", str(os.getpid()))
     assert busy.ok("note", "x").err == ""
 
 
-def test_choice_is_valid_until_another_is_recorded(busy: Cli) -> None:
+def test_chosen_option_holds_until_another_is_recorded(busy: Cli) -> None:
     busy.ok("decide", "database", "--option", "SQLite", "--option", "Postgres", "--chosen=SQLite")
     busy.ok("decide", "database", "--because", "one file")
     (row,) = busy.json("show")["rows"]["decision"]
@@ -376,7 +376,7 @@ def test_options_without_a_choice_are_shown_as_open(busy: Cli) -> None:
     assert "queue – still open: Redis, Rabbit" in busy.ok("log").out
 
 
-def test_a_file_that_never_was_is_not_recorded_as_deleted(busy: Cli, project: Path) -> None:
+def test_file_that_never_existed_is_not_recorded_as_deleted(busy: Cli, project: Path) -> None:
     answer = busy("record", "file", "nope.py")
     assert (answer.code, "there is no such file: nope.py" in answer.err) == (2, True)
     assert "forestay record file nope.py --action deleted" in answer.err
@@ -388,7 +388,7 @@ def test_a_file_that_never_was_is_not_recorded_as_deleted(busy: Cli, project: Pa
     assert busy.ok("record", "file", "here.py").out == "#7 deleted here.py\n"
 
 
-def test_a_process_that_was_just_registered_is_not_called_another_at_work(cli: Cli) -> None:
+def test_newly_registered_process_is_not_reported_as_another_one(cli: Cli) -> None:
     cli.start("Add login")
     with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as child:
         started = cli.ok("agent", "start", "a1", "--pid", str(child.pid))
@@ -398,7 +398,7 @@ def test_a_process_that_was_just_registered_is_not_called_another_at_work(cli: C
         child.communicate(b"\n")
 
 
-def test_the_tokens_of_a_session_are_those_of_its_agents_until_it_is_measured(cli: Cli) -> None:
+def test_session_tokens_are_those_of_its_agents_until_measured(cli: Cli) -> None:
     cli.start("Add login")
     for line in ("agent start a1", "agent start a2", "record tokens 100 --agent a1"):
         cli.ok(*line.split())
@@ -434,16 +434,16 @@ def test_undo_withdraws_everything_that_a_command_recorded(cli: Cli) -> None:
     cli.start("Add login")
     cli.ok("task", "add", "write it")
     cli.ok("task", "block", "t1", "--because", "no design")
-    said = cli.ok("undo").out
-    assert "withdrawn: #3 task start t1, #4 blocked t1 – no design" in said
+    printed = cli.ok("undo").out
+    assert "withdrawn: #3 task start t1, #4 blocked t1 – no design" in printed
     assert cli.json("task")["tasks"][0]["status"] == "pending"
-    assert "forestay undo 6" in said
+    assert "forestay undo 6" in printed
     cli.ok("undo", "6")
     assert cli.json("task")["tasks"][0]["status"] == "blocked"
     assert cli.ok("verify").code == 0
 
 
-def test_undo_of_a_completion_leaves_a_session_paused_that_was(cli: Cli) -> None:
+def test_undoing_a_completion_restores_the_paused_status(cli: Cli) -> None:
     cli.start("Add login")
     cli.ok("pause")
     cli.ok("complete")

@@ -1,4 +1,4 @@
-"""Remotes at the command line: added, listed, checked, removed, and what travels through them."""
+"""Remotes on the command line: add, list, check, remove and sync."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ def test_first_steps_with_a_remote_are_suggested(cli: Cli, tmp_path: Path) -> No
     assert answer.code
 
 
-def test_a_session_to_join_must_be_here(cli: Cli, usb: Path) -> None:
-    told = cli("sync", "--pull", "--join", "nosuch")
-    assert told.code == 3 and "there is no session nosuch" in told.err
+def test_join_of_a_missing_session_is_refused(cli: Cli, usb: Path) -> None:
+    reported = cli("sync", "--pull", "--join", "nosuch")
+    assert reported.code == 3 and "there is no session nosuch" in reported.err
 
 
-def test_a_remote_is_added_once_and_listed_with_how_it_went(cli: Cli, usb: Path) -> None:
+def test_remote_is_added_once_and_listed_with_its_last_result(cli: Cli, usb: Path) -> None:
     assert "never synced" in cli.ok("remote", "list").out
     assert cli("remote", "add", "usb", "folder:/x").code == 2
     assert cli("remote", "add", "other", f"folder:{usb}").code == 2
@@ -55,8 +55,8 @@ def test_a_remote_is_added_once_and_listed_with_how_it_went(cli: Cli, usb: Path)
 def test_device_without_keys_learns_how_to_create_or_join_a_group(
     cli: Cli, usb: Path, tmp_path: Path
 ) -> None:
-    said = cli.ok("remote", "add", "two", f"folder:{tmp_path / 'two'}", terminal=True).out
-    assert "forestay sync two" in said
+    printed = cli.ok("remote", "add", "two", f"folder:{tmp_path / 'two'}", terminal=True).out
+    assert "forestay sync two" in printed
     cli.start()
     cli.ok("sync", "--push", "usb")
     other = ("--home", str(tmp_path / "other"), "remote", "add")
@@ -70,8 +70,8 @@ def test_status_reports_a_failed_push_of_waiting_events(cli: Cli, usb: Path) -> 
     cli.ok("note", "one more")
     usb.rename(usb.with_name("away"))
     assert cli("sync", "--push").code == 8
-    told = cli.ok("status").out
-    assert "1 event not pushed; the last sync with usb failed: forestay remote list" in told
+    reported = cli.ok("status").out
+    assert "1 event not pushed; the last sync with usb failed: forestay remote list" in reported
 
 
 def test_sync_error_names_the_remote_once_and_no_object(
@@ -82,9 +82,9 @@ def test_sync_error_names_the_remote_once_and_no_object(
 
     session = cli.start()
     monkeypatch.setattr(FolderRemote, "put", full)
-    told = cli("sync", "--push")
-    assert told.code == 8 and f"cannot write in {usb}\n  there is no room left" in told.err
-    assert "s/" not in told.err.replace(str(usb), ""), "names of objects say nothing to anyone"
+    reported = cli("sync", "--push")
+    assert reported.code == 8 and f"cannot write in {usb}\n  there is no room left" in reported.err
+    assert "s/" not in reported.err.replace(str(usb), ""), "names of objects say nothing to anyone"
     listed = cli.ok("remote", "list").out
     assert listed.count("usb") == 1 + listed.count(str(usb)), "the table names it already"
     assert session in listed or "no room left" in listed
@@ -95,13 +95,13 @@ def test_long_explanations_wrap_between_words_with_one_remedy_per_line(
 ) -> None:
     cli.ok("remote", "add", "usb", f"folder:{tmp_path / 'usb'}")
     whole = cli("sync").err.splitlines()
-    told = cli("sync", terminal=True).err.splitlines()
-    assert [line[:4] for line in told[1:]] == ["  → "] * 3
-    assert "; ".join(line[4:] for line in told[1:]) == whole[1][4:]
-    assert max(map(len, told)) <= 80 < len(whole[1])
+    reported = cli("sync", terminal=True).err.splitlines()
+    assert [line[:4] for line in reported[1:]] == ["  → "] * 3
+    assert "; ".join(line[4:] for line in reported[1:]) == whole[1][4:]
+    assert max(map(len, reported)) <= 80 < len(whole[1])
 
 
-def test_a_remote_that_was_empty_when_it_was_asked_is_still_new(cli: Cli, usb: Path) -> None:
+def test_remote_that_was_empty_at_the_first_pull_is_still_new(cli: Cli, usb: Path) -> None:
     cli.start()
     assert "nothing new" in cli.ok("sync", "--pull").out
     assert not usb.exists() and "never synced" in cli.ok("remote", "list").out
@@ -153,7 +153,7 @@ def test_remote_with_an_older_state_is_reported_with_exit_8(cli: Cli, usb: Path)
     cli.ok("sync", "--pull")
 
 
-def test_sessions_of_others_are_counted_and_are_no_error(
+def test_sessions_of_other_people_are_counted_without_an_error(
     cli: Cli, usb: Path, tmp_path: Path
 ) -> None:
     cli.start()
@@ -161,21 +161,21 @@ def test_sessions_of_others_are_counted_and_are_no_error(
     other = ("--home", str(tmp_path / "other"))
     cli.ok(*other, "device", "key", "init")
     cli.ok(*other, "remote", "add", "usb", f"folder:{usb}")
-    said = cli.ok(*other, "sync").out
-    assert "1 session there is not for this device\n" in said
-    assert " device key show" in said and " device add --new-key" in said
+    printed = cli.ok(*other, "sync").out
+    assert "1 session there is not for this device\n" in printed
+    assert " device key show" in printed and " device add --new-key" in printed
     cli.start("Theirs", *other)
     assert "key show" not in cli.ok(*other, "sync").out, "whoever has their own is told once"
 
 
-def test_only_the_session_that_is_named_travels(
+def test_only_the_named_session_is_synced(
     cli: Cli, usb: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     cli.start("one", "--id", "one")
     cli.start("two", "--id", "two")
     cli.ok("sync", "--push", "usb", "--session", "one")
     assert cli.json("remote", "list")["waiting"] == 1
-    # A variable that agents carry about names the session they work on, and hides no other.
+    # The variable that agents inherit names their session, and must not hide the others.
     monkeypatch.setenv("FORESTAY_SESSION", "one")
     assert cli.json("sync", "--push")["remotes"][0]["pushed"] == 1
 
@@ -185,9 +185,9 @@ def test_sync_with_a_stopped_session_does_not_report_nothing_new(cli: Cli, usb: 
     cli.ok("sync", "--push")
     (pack,) = usb.glob("s/*/p/*/*")
     pack.unlink()
-    told = cli("sync")
-    assert told.code == 8 and "older state" in told.err
-    assert "usb: nothing was transferred" in told.out and "nothing new" not in told.out
+    reported = cli("sync")
+    assert reported.code == 8 and "older state" in reported.err
+    assert "usb: nothing was transferred" in reported.out and "nothing new" not in reported.out
 
 
 def test_watch_continues_until_it_is_stopped(
@@ -225,12 +225,12 @@ def test_watch_reports_new_events_and_each_problem_once(
             raise KeyboardInterrupt
 
     monkeypatch.setattr("forestay.base.clock.Clock.sleep", sleep)
-    told = cli("sync", "--watch", "--every", "7", terminal=True)
-    assert told.code == 130 and "Ctrl-C" in told.out
-    lines = [line for line in told.out.splitlines() if "usb" in line]
+    reported = cli("sync", "--watch", "--every", "7", terminal=True)
+    assert reported.code == 130 and "Ctrl-C" in reported.out
+    lines = [line for line in reported.out.splitlines() if "usb" in line]
     assert lines[0].endswith("1 event pushed") and lines[-1].endswith("nothing new"), "it is back"
-    assert len(lines) == 2 and " ".join(told.err.split()).count("is not there now") == 1
-    assert told.err.count("synced; next in 7 seconds") == 6
+    assert len(lines) == 2 and " ".join(reported.err.split()).count("is not there now") == 1
+    assert reported.err.count("synced; next in 7 seconds") == 6
 
 
 def test_watch_waits_for_an_unreachable_store(
@@ -253,19 +253,19 @@ def test_watch_waits_for_an_unreachable_store(
 
     monkeypatch.setattr("forestay.base.clock.Clock.sleep", sleep)
     monkeypatch.setattr("forestay.api.remotes.Remotes.sync", sync)
-    told = cli("sync", "--watch", "--every", "7")
-    assert told.code == 130 and naps == [1, 1, 7, 1]
-    assert told.err.count("was lost: waiting for it; Ctrl-C stops this") == 2, "once each time"
+    reported = cli("sync", "--watch", "--every", "7")
+    assert reported.code == 130 and naps == [1, 1, 7, 1]
+    assert reported.err.count("was lost: waiting for it; Ctrl-C stops this") == 2, "once each time"
 
 
-def test_a_bar_shows_how_many_events_will_move_and_have(cli: Cli, usb: Path) -> None:
+def test_progress_bar_shows_planned_and_transferred_events(cli: Cli, usb: Path) -> None:
     cli.start()
     for _ in range(3):
         cli.ok("note", "once more")
-    told = cli.ok("sync", "--push", terminal=True).err
-    assert "↑ ···················· 0 of 4 events, 0 bytes" in told
-    assert "↑ ████████████████████ 4 of 4 events, " in told
-    assert told.endswith("\r\x1b[K\r"), "and is gone at the end"
+    reported = cli.ok("sync", "--push", terminal=True).err
+    assert "↑ ···················· 0 of 4 events, 0 bytes" in reported
+    assert "↑ ████████████████████ 4 of 4 events, " in reported
+    assert reported.endswith("\r\x1b[K\r"), "and is gone at the end"
     cli.ok("remote", "remove", "usb")
     cli.ok("remote", "add", "usb", f"folder:{usb}")
     assert "↓ ████████████████████ 4 of 4 events, " in cli.ok("sync", "--pull", terminal=True).err
@@ -292,7 +292,9 @@ def test_important_events_are_synced_in_the_background(
     assert cli.json("remote", "list")["waiting"] == 0
 
 
-def test_without_a_remote_nothing_is_started(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_background_sync_starts_without_a_remote(
+    cli: Cli, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("FORESTAY_AUTO_SYNC", "on")
 
     started: list[object] = []

@@ -1,4 +1,4 @@
-"""`forestay revisit`: what is shown before anything changes, doing it, and taking it back."""
+"""`forestay revisit`: the preview, the change, and its undo."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tests.cli.support import Cli
 
 @pytest.fixture
 def worked(cli: Cli, project: Path) -> Cli:
-    """Two tasks with a file each; the second builds on the first, which has changed since."""
+    """Record two tasks with a file each; the second depends on the first, which then changed."""
     cli.start()
     for number in (1, 2):
         (project / f"{number}.md").write_text(f"what task {number} made\n")
@@ -23,9 +23,7 @@ def worked(cli: Cli, project: Path) -> Cli:
 
 
 @pytest.mark.req("S3-134", "S3-141", "S3-147")
-def test_the_change_and_its_impact_are_shown_before_anything_is_done(
-    worked: Cli, project: Path
-) -> None:
+def test_revisit_previews_the_change_and_its_impact(worked: Cli, project: Path) -> None:
     out = worked.ok("revisit", "t1").out
     for line in ("-what task 1 made", "Impact: major", "starts again", "2.md → 2.v1.md"):
         assert line in out
@@ -44,7 +42,7 @@ def test_revisit_changes_with_apply_and_is_reversed_with_undo(worked: Cli, proje
     assert (project / "2.md").exists() and not (project / "2.v1.md").exists()
 
 
-def test_another_impact_may_be_chosen(worked: Cli, project: Path) -> None:
+def test_revisit_accepts_another_impact(worked: Cli, project: Path) -> None:
     out = worked.ok("revisit", "t1", "--impact", "minor").out
     assert "Impact: minor (proposed: major)" in out and "to review" in out
     worked.ok("revisit", "t1", "--impact", "minor", "--apply")

@@ -1,4 +1,4 @@
-"""Beginning, choosing, ending and forgetting sessions."""
+"""Start, choose, finish and erase sessions."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def test_start_warns_that_a_variable_still_selects_another_session(
     assert "FORESTAY_SESSION names first" in cli.ok("start", "Second").err
 
 
-def test_use_chooses_by_a_shortened_id_and_shows_it(cli: Cli) -> None:
+def test_use_accepts_a_shortened_id_and_shows_the_session(cli: Cli) -> None:
     cli.start("First", "--id", "first")
     cli.start("Second", "--id", "second")
     answer = cli.ok("session", "use", "fi")
@@ -126,8 +126,8 @@ def test_forget_without_yes_refuses_and_names_what_would_be_erased(cli: Cli) -> 
 
 def test_forget_names_what_it_cannot_reach_and_that_the_id_is_used_up(cli: Cli) -> None:
     cli.ok("start", "a plan", "--id", "plan")
-    told = cli.ok("session", "forget", "plan", "--yes")
-    assert "not touched: exports" in told.out + told.err
+    reported = cli.ok("session", "forget", "plan", "--yes")
+    assert "not touched: exports" in reported.out + reported.err
     again = cli("start", "a plan", "--id", "plan")
     assert again.code != 0 and "choose another" in again.err
 
@@ -161,7 +161,7 @@ def test_forget_erases_the_text_from_every_file_of_the_home(
     assert cli.json("search", "unusualword")["results"] == []
 
 
-def test_a_list_shows_a_death_as_status_does(cli: Cli) -> None:
+def test_list_and_status_show_a_dead_process(cli: Cli) -> None:
     import subprocess
     import sys
 

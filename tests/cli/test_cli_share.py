@@ -1,4 +1,4 @@
-"""Sharing on the command line: what is asked, what is said, what is refused."""
+"""Sharing on the command line: questions, messages and refusals."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.cli.support import Cli
 
 @pytest.fixture
 def bob(cli: Cli, home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
-    """The person key of someone else; the current session is on a remote that both can reach."""
+    """Return another person's key; the current session is on a remote that both can reach."""
     monkeypatch.setenv("NO_COLOR", "1")
     cli.ok("device", "key", "init")
     cli.start("Add login", "--id", "login")
@@ -59,9 +59,9 @@ def test_reader_learns_what_stays_here_and_once_that_sharing_ended(
     cli.ok(*there, "remote", "add", "usb", f"folder:{tmp_path / 'remote'}")
     cli.ok(*there, "sync")
     cli.ok(*there, "note", "mine", "--session", "login")
-    said = cli.ok(*there, "sync").out
-    assert "login: 1 event stays here: it is shared with you to read" in said
-    assert "not pushed" not in said
+    printed = cli.ok(*there, "sync").out
+    assert "login: 1 event stays here: it is shared with you to read" in printed
+    assert "not pushed" not in printed
     cli.ok("share", "remove", "login", bob)
     cli.ok(*there, "sync", "--soon", "--quiet")
     assert "login: no longer shared with you; what you have stays" in cli.ok(*there, "sync").out

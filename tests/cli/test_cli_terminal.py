@@ -1,4 +1,4 @@
-"""What reaches a terminal: colour, width, the pager, and nothing that it would obey."""
+"""Output on a terminal: color, width, the pager, and no control sequences."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.cli.support import Cli, Terminal
 NASTY = "evil \u202egoal\u202c \u200bzero \u2066x\u2069"
 
 
-def test_a_pipe_gets_no_colour_and_a_terminal_does(cli: Cli) -> None:
+def test_color_is_used_on_a_terminal_and_not_in_a_pipe(cli: Cli) -> None:
     cli.start()
     for argv in ([], ["status"], ["list"], ["log"], ["show"], ["note"], ["--help"]):
         answer = cli(*argv)
@@ -27,7 +27,7 @@ def test_a_pipe_gets_no_colour_and_a_terminal_does(cli: Cli) -> None:
 
 
 @pytest.mark.parametrize("how", ["NO_COLOR", "TERM", "setting", "option"])
-def test_colour_can_be_refused(cli: Cli, how: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_color_can_be_switched_off(cli: Cli, how: str, monkeypatch: pytest.MonkeyPatch) -> None:
     cli.start()
     argv = ["--no-color"] if how == "option" else []
     if how == "setting":
@@ -39,7 +39,7 @@ def test_colour_can_be_refused(cli: Cli, how: str, monkeypatch: pytest.MonkeyPat
         assert "\x1b" not in answer.out + answer.err
 
 
-def test_colour_can_be_forced(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_color_can_be_forced(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
     cli.start()
     monkeypatch.setenv("FORESTAY_COLOR", "always")
     assert "\x1b[" in cli.ok("status").out
@@ -86,7 +86,7 @@ def test_word_longer_than_a_line_is_not_moved() -> None:
     assert out.getvalue() == f"kept in {'x' * 90}\n"
 
 
-def test_nothing_that_was_recorded_reaches_the_terminal_as_a_command(cli: Cli) -> None:
+def test_recorded_control_sequences_do_not_reach_the_terminal(cli: Cli) -> None:
     cli.start(NASTY, "--id", "nasty")
     cli.ok("note", NASTY, "--for-next")
     cli.ok("decide", NASTY, "--option", NASTY)
@@ -155,7 +155,7 @@ def test_missing_pager_does_not_lose_the_answer(cli: Cli, monkeypatch: pytest.Mo
     assert "Exit codes" in cli.ok("help", "--all", terminal=True).out
 
 
-def test_a_closed_stream_is_no_terminal() -> None:
+def test_closed_stream_is_not_a_terminal() -> None:
     out = Terminal()
     screen = Screen(out, out, io.StringIO())
     assert screen.is_terminal

@@ -1,4 +1,4 @@
-"""`forestay workflow`: what there is, what one asks for, what is wrong, and a new one."""
+"""`forestay workflow`: list, show, check and create workflows."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def test_faulty_workflow_is_not_shown_and_the_check_command_is_suggested(bad: Cl
     assert answer.code == 5 and "forestay workflow check" in answer.err
 
 
-def test_new_writes_one_that_is_good_and_never_twice(cli: Cli) -> None:
+def test_new_writes_a_valid_workflow_and_never_overwrites(cli: Cli) -> None:
     assert cli.ok("workflow", "new", "release").out.endswith(".forestay/workflows/release.yaml\n")
     assert cli.ok("workflow", "check", "release").out == "good  release: 3 phases, 1 to 3\n"
     before = (FOLDER / "release.yaml").read_bytes()
@@ -80,7 +80,7 @@ def test_new_writes_one_that_is_good_and_never_twice(cli: Cli) -> None:
     assert (FOLDER / "release.yaml").read_bytes() == before
 
 
-def test_new_can_be_a_copy_under_a_name_of_its_own(cli: Cli) -> None:
+def test_new_can_copy_a_workflow_under_another_name(cli: Cli) -> None:
     cli.ok("workflow", "new", "ours", "--from", "spec-execution")
     shown = cli.json("workflow", "show", "ours")
     assert shown["name"] == "ours" and len(shown["phases"]) == 6 and shown["base"] == 0

@@ -1,4 +1,4 @@
-"""Files that somebody made to do harm: what they say leads nowhere, and nobody waits for it."""
+"""Malicious files: they cause no write elsewhere, and no long wait."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ PATIENCE = 60.0
 
 
 def forged(project: Path, extra: dict[str, Any], **more: Any) -> Path:
-    """The file of another program with this under the key of what is carried."""
+    """Return a file of another program with this value as carried content."""
     fill(project, kinds=["orchestrator"])
     path = project / "in.json"
     value = json.loads((project / ORCHESTRATOR).read_text())
@@ -55,7 +55,7 @@ def test_carried_content_cannot_write_other_files(
 
 
 @pytest.mark.parametrize("id", ["../../evil", "/{out}/evil", "../evil"])
-def test_an_id_that_was_carried_and_is_a_path_is_not_used(cli: Cli, project: Path, id: str) -> None:
+def test_carried_id_that_is_a_path_is_not_used(cli: Cli, project: Path, id: str) -> None:
     (project / "out").mkdir()
     forged(project, {"from": {"craft": {"id": id.format(out=project)}}})
     (path,) = cli.json("files", "convert", "in.json", "--to", "craft", "-o", "out")["files"]
@@ -107,7 +107,7 @@ def test_carried_content_is_read_quickly(cli: Cli, project: Path, facts: Any) ->
         {"in": {"agents": {"n": 1, "new": [[-1, "", {"id": "x", "status": "bogus"}]]}}},
     ],
 )
-def test_a_status_that_was_carried_and_is_none_is_left_out(
+def test_carried_status_that_is_invalid_is_omitted(
     cli: Cli, project: Path, facts: dict[str, Any]
 ) -> None:
     forged(project, {"facts": facts})
@@ -122,7 +122,7 @@ def test_a_status_that_was_carried_and_is_none_is_left_out(
 
 @pytest.fixture
 def outside(tmp_path: Path) -> Path:
-    """A folder that is no part of the project."""
+    """Return a folder outside the project."""
     folder = tmp_path / "outside"
     (folder / "artifacts").mkdir(parents=True)
     (folder / "artifacts" / "diary.txt").write_text("dear diary")
@@ -130,7 +130,7 @@ def outside(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize("ours", [True, False])
-def test_an_archive_that_is_a_link_is_not_followed(
+def test_archive_folder_that_is_a_link_is_not_followed(
     cli: Cli, project: Path, outside: Path, ours: bool
 ) -> None:
     cli.start("Add login", "--bind", "orchestrator")
@@ -152,7 +152,7 @@ def test_cleaning_up_into_a_link_is_refused(cli: Cli, project: Path, outside: Pa
     assert [path.name for path in outside.iterdir()] == ["artifacts"]
 
 
-def test_artifacts_behind_a_link_are_not_the_session_s(
+def test_artifacts_behind_a_link_do_not_belong_to_the_session(
     cli: Cli, project: Path, outside: Path
 ) -> None:
     fill(project, kinds=["ai-session"])
@@ -161,7 +161,7 @@ def test_artifacts_behind_a_link_are_not_the_session_s(
     assert (one["outcome"], one["artifacts"]) == ("adopted", 0)
 
 
-def test_artifacts_of_an_id_that_is_a_path_are_not_the_session_s(
+def test_artifacts_of_an_id_that_is_a_path_are_not_read(
     cli: Cli, project: Path, outside: Path
 ) -> None:
     fill(project, kinds=["ai-session"])
@@ -174,7 +174,7 @@ def test_artifacts_of_an_id_that_is_a_path_are_not_the_session_s(
 # -- folders of any size -----------------------------------------------------------------------
 
 
-def test_folders_of_any_depth_are_looked_through(
+def test_folders_of_any_depth_are_searched(
     cli: Cli, project: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for _ in range(1500):
@@ -186,7 +186,7 @@ def test_folders_of_any_depth_are_looked_through(
         assert len(cli.json("files", "check", ".")["sessions"]) == 1
         assert len(cli.json("adopt", ".")["adopted"]) == 1
     finally:
-        # Not every Python can remove what is that deep.
+        # Not every version of Python can remove folders of this depth.
         subprocess.run(["rm", "-rf", "a"], cwd=project, check=True)
 
 
@@ -204,7 +204,7 @@ def test_folder_with_too_many_files_is_reported(
     assert [one["outcome"] for one in adopted] == ["adopted", "unreadable"]
 
 
-def test_a_folder_whose_name_has_two_lines_is_used(cli: Cli, project: Path) -> None:
+def test_folder_name_may_contain_a_line_break(cli: Cli, project: Path) -> None:
     subprocess.run(["git", "init", "-q"], check=True)
     cli.start()
     cli.ok("files", "bind", "craft", "--root", "a\nb")
@@ -221,7 +221,7 @@ def test_existing_backup_is_not_overwritten(cli: Cli, project: Path) -> None:
     assert backup.read_text() == "mine"
 
 
-def test_a_number_that_begins_like_one_of_the_list_is_none(cli: Cli, project: Path) -> None:
+def test_number_beyond_the_list_is_refused(cli: Cli, project: Path) -> None:
     fill(project, kinds=["orchestrator"])
     cli.ok("files", "orchestrator", "new", "Add logout")
     assert cli("files", "orchestrator", "history", "000001999").code == 3
@@ -257,7 +257,7 @@ def test_a_stale_file_does_not_bring_an_aborted_session_back(cli: Cli, project: 
     assert [(one["session"], one["status"]) for one in listed] == [(session, "aborted")]
 
 
-def test_a_copy_of_a_session_s_file_is_no_other_session(cli: Cli, project: Path) -> None:
+def test_copy_of_a_session_file_is_not_another_session(cli: Cli, project: Path) -> None:
     session = cli.start("Add login", "--bind", "craft")
     (place,) = project.glob(".craft/**/*.json")
     (project / "copy.json").write_bytes(place.read_bytes())
@@ -265,7 +265,7 @@ def test_a_copy_of_a_session_s_file_is_no_other_session(cli: Cli, project: Path)
     assert (one["outcome"], one["session"], one["events"]) == ("copy", session, 0)
 
 
-def test_a_folder_whose_name_is_no_text_can_be_worked_in(
+def test_commands_work_in_a_folder_whose_name_is_not_utf_8(
     cli: Cli, project: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder = os.fsdecode(os.fsencode(project) + b"/\xff")
@@ -309,7 +309,7 @@ def test_secret_in_a_file_is_not_repeated_by_commands_that_read_it(
 ) -> None:
     fill(project)
     harm(project)
-    told = [
+    reported = [
         repr(cli(*words))
         for words in (
             *(
@@ -321,7 +321,7 @@ def test_secret_in_a_file_is_not_repeated_by_commands_that_read_it(
             *(("files", "report"), ("--json", "files", "report")),
         )
     ]
-    assert TOKEN not in "".join(told) and "[redacted:" in "".join(told)
+    assert TOKEN not in "".join(reported) and "[redacted:" in "".join(reported)
     assert any(TOKEN.encode() in data for data in snapshot(project).values()), "the file stays"
 
 

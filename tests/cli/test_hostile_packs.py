@@ -1,8 +1,8 @@
-"""Packs of an enemy, given to `import` and `restore`: refused, and not a byte of the store changes.
+"""Malicious packs, given to `import` and `restore`: refused, and not a byte of the store changes.
 
-They are made by the real writer, or by a forger who knows the format and makes right checksums;
-what is harmed is one thing each time. What a pack may lawfully hold (another device's events,
-a fork, words of a newer version, texts meant to deceive) is taken, and every command still works.
+They are written by the real writer, or by a forger that knows the format and computes correct
+checksums; each has one fault. What a pack may contain (events of another device, a fork, events of
+a newer version, misleading texts) is imported, and every command still works.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ BAD_IDS = ["../x", "..", "/etc/passwd", "a/b", "CON", "a\0b", "x" * 300, "", "a\
 
 @pytest.fixture
 def busy(cli: Cli) -> Cli:
-    """A home with work in it, whose session s-1 is not the one of the packs."""
+    """Create a home with a session s-1 that is not in the packs."""
     cli.start("Mine", "--id", "mine")
     cli.ok("note", "kept")
     return cli
@@ -184,10 +184,10 @@ def test_a_pack_of_a_newer_format_asks_for_a_newer_version(
 def test_an_id_that_is_a_path_changes_nothing(
     busy: Cli, home: Path, project: Path, id: str, field: str
 ) -> None:
-    told: dict[str, Any] = {field: id}
-    sealed = event(**told)
+    reported: dict[str, Any] = {field: id}
+    sealed = event(**reported)
     data = with_manifest(
-        place([sealed], **told) + packed(sealed), [[told.get("session", "s-1"), 1]]
+        place([sealed], **reported) + packed(sealed), [[reported.get("session", "s-1"), 1]]
     )
     is_refused(busy, home, project, data, REFUSED)
     outside = {path.name for path in home.parent.iterdir()}
@@ -225,7 +225,7 @@ BOMBS: dict[str, Callable[[], bytes]] = {
 
 
 @pytest.mark.parametrize("name", BOMBS)
-def test_a_bomb_is_refused_in_little_memory(
+def test_decompression_bomb_is_refused_with_little_memory(
     busy: Cli, home: Path, project: Path, name: str
 ) -> None:
     (project / "bomb.fspack").write_bytes(BOMBS[name]())
@@ -236,8 +236,8 @@ def test_a_bomb_is_refused_in_little_memory(
     assert content_of(home) == before
 
 
-# Between the two, so that the memory of the process that runs the tests, which a child has until
-# it becomes another program, is not counted.
+# A process between the two: until a child becomes another program, it has the memory of the
+# process that runs the tests, which must not be counted.
 _MEASURE = """
 import resource, subprocess, sys
 code = subprocess.run(sys.argv[1:], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL).returncode
@@ -246,7 +246,7 @@ print(code, resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss)
 
 
 def measured(*argv: str) -> tuple[int, int]:
-    """How a command in a process of its own ended, and the most memory it had."""
+    """Run a command in a separate process; return its result and its peak memory."""
     done = subprocess.run(
         [sys.executable, "-c", _MEASURE, *command(), *argv],
         env=environment(),
@@ -260,21 +260,21 @@ def measured(*argv: str) -> tuple[int, int]:
 # --- events that contradict each other --------------------------------------------------------
 
 
-def event(data: bytes = b"{}", **told: Any) -> Sealed:
+def event(data: bytes = b"{}", **reported: Any) -> Sealed:
     salt = b"s" * 16
     facts: dict[str, Any] = {"v": 1, "id": "e1", "session": "s-1", "device": "device-a", "n": 1}
     facts |= {"clock": 1, "at": 0, "actor": "cli", "kind": "note.added"}
-    facts |= {"digest": ev.content_digest(salt, data), "prev": "", **told}
+    facts |= {"digest": ev.content_digest(salt, data), "prev": "", **reported}
     return Sealed(json.dumps(facts, separators=(",", ":")).encode(), salt, data)
 
 
-def after(sealed: Sealed, data: bytes = b"{}", **told: Any) -> Sealed:
-    facts = {"n": 2, "clock": 2, "id": "e2", "prev": sealed.hash, **told}
+def after(sealed: Sealed, data: bytes = b"{}", **reported: Any) -> Sealed:
+    facts = {"n": 2, "clock": 2, "id": "e2", "prev": sealed.hash, **reported}
     return event(data, **facts)
 
 
 def packed_up(*events: Sealed) -> bytes:
-    """A good session, then one range of these events; the forger does not look at them."""
+    """Write a good session, then one range of these events, unchecked."""
     good = place(OTHER, session="s-0") + packed(OTHER[0])
     bad = place(list(events)) + b"".join(map(packed, events))
     return with_manifest(good + bad, [["s-0", 1], ["s-1", len(events)]])
@@ -323,8 +323,8 @@ def is_taken(cli: Cli, project: Path, *items: Item) -> None:
 
 
 def every_command_works(cli: Cli, session: str = "s-1") -> str:
-    """All that reads the session; returns what they said."""
-    said = ""
+    """Run every command that reads the session; return their output."""
+    printed = ""
     for argv in (
         ["status"],
         ["list", "--all"],
@@ -338,8 +338,8 @@ def every_command_works(cli: Cli, session: str = "s-1") -> str:
         answer = cli(*argv, "--session", session)
         assert answer.code in (0, 7), (argv, answer)
         assert "this is a bug" not in answer.err
-        said += answer.out
-    return said
+        printed += answer.out
+    return printed
 
 
 def test_events_of_two_devices_with_the_same_numbers_are_both_stored(
@@ -407,8 +407,8 @@ def test_control_sequences_of_imported_events_do_not_reach_the_terminal(
         busy, project, written(pack.ranges("s-1", [FIRST, after(FIRST, data, kind=kind)]))
     )
     if answer.code == 0:
-        said = every_command_works(busy)
-        assert "\x1b" not in said and "\u202e" not in said and "\x07" not in said
+        printed = every_command_works(busy)
+        assert "\x1b" not in printed and "\u202e" not in printed and "\x07" not in printed
         assert busy.ok("list").code == 0
     else:
         assert answer.code in REFUSED, answer
@@ -421,7 +421,7 @@ def test_time_beyond_the_calendar_is_accepted(busy: Cli, project: Path, at: int)
     every_command_works(busy)
 
 
-def test_a_tombstone_forgets_nothing_here(busy: Cli, home: Path, project: Path) -> None:
+def test_imported_tombstone_erases_nothing_here(busy: Cli, home: Path, project: Path) -> None:
     is_taken(busy, project, *pack.ranges("s-1", history(bodies=NOTES)))
     gone = [Sealed(sealed.header, None, None) for sealed in history(bodies=NOTES)]
     end = event(kind="session.forgotten", n=5, clock=5, id="e9", prev=gone[-1].hash)

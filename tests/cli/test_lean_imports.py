@@ -1,4 +1,4 @@
-"""Travelling light: what others do without is not loaded, and is there for whoever asks for it."""
+"""Unused modules are not loaded at the start, and can still be imported later."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def run(script: str, **more: str) -> str:
     return done.stdout.strip()
 
 
-def test_a_status_with_files_loads_nothing_we_do_not_use(tmp_path: Path) -> None:
+def test_status_with_bound_files_loads_no_unused_module(tmp_path: Path) -> None:
     def forestay(*words: str) -> set[str]:
         script = f"from forestay.cli.main import entry; sys.argv = {['forestay', *words]}; entry()"
         done = subprocess.run(
@@ -44,7 +44,7 @@ def test_a_status_with_files_loads_nothing_we_do_not_use(tmp_path: Path) -> None
     assert not loaded & {*LEFT_OUT.split(), "yaml"}
 
 
-def test_msgspec_and_argparse_load_nothing_we_do_not_use() -> None:
+def test_msgspec_and_argparse_load_no_unused_module() -> None:
     loaded = run("load_msgspec(); load_argparse(); import msgspec; print(*sys.modules)").split()
     assert {"argparse", "msgspec"} <= set(loaded)
     assert not set(loaded) & set(LEFT_OUT.split())

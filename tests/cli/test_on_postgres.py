@@ -1,6 +1,6 @@
-"""The command line does the same with its sessions on a server: a sample of its other tests.
+"""The command line with its sessions on a PostgreSQL server: a sample of the other tests.
 
-They are those tests, imported; what is different here is the home they get.
+The tests are imported; only the fixture of the home differs.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ import pytest
 
 from tests.cli.support import Cli, command
 from tests.cli.test_cli_brief import (
-    test_after_the_death_of_an_agent_resume_exits_7,
     test_brief_changes_nothing_and_resume_records_it,
+    test_resume_exits_7_after_an_agent_died,
 )
 from tests.cli.test_cli_care import (
     test_config_shows_no_password,
@@ -26,7 +26,7 @@ from tests.cli.test_cli_care import (
     test_verify_reports_what_it_checked,
 )
 from tests.cli.test_cli_choice import (
-    test_an_ambiguous_id_is_a_question,
+    test_ambiguous_id_is_refused_with_choices,
     test_resume_selects_the_only_open_session,
 )
 from tests.cli.test_cli_files import (
@@ -41,7 +41,10 @@ from tests.cli.test_cli_look import (
     test_search_shows_where_words_occur,
     test_show_displays_any_earlier_point,
 )
-from tests.cli.test_cli_prove import linted, test_proven_then_stale_after_an_edit_then_proven_again
+from tests.cli.test_cli_prove import (
+    linted,
+    test_proof_becomes_stale_after_an_edit_and_holds_when_run_again,
+)
 from tests.cli.test_cli_record import (
     test_a_key_makes_repeating_a_start_harmless,
     test_undo_withdraws_everything_that_a_command_recorded,
@@ -50,7 +53,7 @@ from tests.cli.test_cli_session import (
     test_archive_hides_a_session_and_unarchive_shows_it_again,
     test_forget_names_what_it_cannot_reach_and_that_the_id_is_used_up,
     test_start_makes_the_session_current,
-    test_use_chooses_by_a_shortened_id_and_shows_it,
+    test_use_accepts_a_shortened_id_and_shows_the_session,
 )
 from tests.pgserver import PgServer
 
@@ -58,8 +61,8 @@ SAMPLE = [
     linted,
     test_a_key_makes_repeating_a_start_harmless,
     test_start_shows_the_paths_of_bound_files,
-    test_after_the_death_of_an_agent_resume_exits_7,
-    test_an_ambiguous_id_is_a_question,
+    test_resume_exits_7_after_an_agent_died,
+    test_ambiguous_id_is_refused_with_choices,
     test_another_folder_has_its_own_list_and_all_shows_both,
     test_archive_hides_a_session_and_unarchive_shows_it_again,
     test_brief_changes_nothing_and_resume_records_it,
@@ -69,13 +72,13 @@ SAMPLE = [
     test_list_filters_and_respects_the_limit,
     test_log_shows_every_event_in_order,
     test_read_only_commands_create_nothing_in_a_fresh_home,
-    test_proven_then_stale_after_an_edit_then_proven_again,
+    test_proof_becomes_stale_after_an_edit_and_holds_when_run_again,
     test_resume_selects_the_only_open_session,
     test_search_shows_where_words_occur,
     test_show_displays_any_earlier_point,
     test_start_makes_the_session_current,
     test_undo_withdraws_everything_that_a_command_recorded,
-    test_use_chooses_by_a_shortened_id_and_shows_it,
+    test_use_accepts_a_shortened_id_and_shows_the_session,
     test_verify_reports_what_it_checked,
     test_recorded_file_edits_are_counted_in_the_message,
 ]
@@ -92,11 +95,11 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, pg_store: str) -> Path
 
 def test_doctor_reports_that_it_cannot_check_the_files_of_a_server(cli: Cli) -> None:
     cli.start()
-    told = cli("doctor")
-    assert "sessions are kept in postgresql://" in told.out
-    assert "its files, and their backups, are looked after there" in told.out
-    # The server of the tests may forget, and is told apart from one that does not.
-    assert ("fsync = off" in told.out) == (told.code != 0)
+    reported = cli("doctor")
+    assert "sessions are kept in postgresql://" in reported.out
+    assert "its files, and their backups, are looked after there" in reported.out
+    # The tests' own server runs without fsync, which the doctor reports; a given one may not.
+    assert ("fsync = off" in reported.out) == (reported.code != 0)
     assert not (Path(os.environ["FORESTAY_HOME"]) / "backups").exists()
 
 
@@ -105,9 +108,12 @@ def test_unreachable_server_is_named_with_a_remedy(
 ) -> None:
     monkeypatch.setenv("FORESTAY_STORE", "postgresql://me:s3cret@127.0.0.1:1/db")
     for argv in (["status"], ["start", "x"], ["list"], ["doctor"]):
-        told = cli(*argv)
-        assert told.code == 1 and "postgresql://me@127.0.0.1:1/db cannot be reached" in told.err
-        assert "s3cret" not in told.err + told.out and "→" in told.err
+        reported = cli(*argv)
+        assert (
+            reported.code == 1
+            and "postgresql://me@127.0.0.1:1/db cannot be reached" in reported.err
+        )
+        assert "s3cret" not in reported.err + reported.out and "→" in reported.err
     given = cli("--store", "postgresql://me:s3cret@127.0.0.1:1/db?password=s3cret", "status")
     assert given.code == 1 and "s3cret" not in given.err
 
@@ -120,8 +126,8 @@ def test_missing_driver_is_reported_with_the_package_to_install(
     for name in [name for name in sys.modules if name.startswith("forestay.store.postgres.store")]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "psycopg", None)
-    told = cli("status")
-    assert told.code == 2 and "pip install 'forestay[postgres]'" in told.err
+    reported = cli("status")
+    assert reported.code == 2 and "pip install 'forestay[postgres]'" in reported.err
 
 
 # -- a server that goes away while its log is followed ------------------------------------------
@@ -131,21 +137,21 @@ def test_missing_driver_is_reported_with_the_package_to_install(
 def follower(
     cli: Cli, monkeypatch: pytest.MonkeyPatch, pg_server: PgServer
 ) -> Iterator[subprocess.Popen[bytes]]:
-    """Someone who follows a session, and has been told of its beginning."""
+    """Start a process that follows a session and has printed its first event."""
     monkeypatch.setenv("FORESTAY_STORE", f"{pg_server.url}&schema=followed")
     monkeypatch.setenv("FORESTAY_BUSY_TIMEOUT", "0.3")
     cli.start("Add login")
     argv = [*command(), "log", "--follow", "--json"]
     pipe = subprocess.PIPE
     with subprocess.Popen(argv, stdout=pipe, stderr=pipe) as child:
-        assert _told(child)["kind"] == "session.started"
+        assert _reported(child)["kind"] == "session.started"
         try:
             yield child
         finally:
             child.kill()
 
 
-def _told(child: subprocess.Popen[bytes]) -> dict[str, object]:
+def _reported(child: subprocess.Popen[bytes]) -> dict[str, object]:
     assert child.stdout is not None
     assert select.select([child.stdout], [], [], 60)[0]
     found = json.loads(child.stdout.readline())
@@ -160,13 +166,13 @@ def test_log_follow_waits_for_an_unreachable_server_and_continues(
     for text in ("first", "second"):
         pg_server.stop()
         try:
-            told = follower.stderr.readline()
-            assert b"waiting for it; Ctrl-C stops this" in told and b"postgresql://" in told
+            reported = follower.stderr.readline()
+            assert b"waiting for it; Ctrl-C stops this" in reported and b"postgresql://" in reported
             assert not select.select([follower.stderr, follower.stdout], [], [], 3)[0]  # once
         finally:
             pg_server.start()
         cli.ok("note", text)
-        event = _told(follower)
+        event = _reported(follower)
         assert (event["kind"], event["data"]) == ("note.added", {"text": text})
     follower.send_signal(signal.SIGINT)
     out, err = follower.communicate(timeout=30)
@@ -187,6 +193,6 @@ def test_log_follow_reports_that_the_server_refuses_access(
         hba.write_text(before)
         pg_server.stop()
         pg_server.start()
-    told = json.loads(out)["error"]
-    assert follower.returncode == 1 and not told["retryable"]
-    assert "pg_hba.conf" in told["hint"], told
+    reported = json.loads(out)["error"]
+    assert follower.returncode == 1 and not reported["retryable"]
+    assert "pg_hba.conf" in reported["hint"], reported

@@ -1,4 +1,4 @@
-"""Start-up is paid at every call: what a command loads is counted here.
+"""Every call pays for start-up: these tests count the modules that a command loads.
 
 The figures themselves are measured by `make bench`; this fails when something heavy creeps in.
 """
@@ -29,7 +29,7 @@ MOST_FOR_BRIEF = 140
 
 
 def loaded(*argv: str) -> set[str]:
-    """The modules that a process of `forestay` loads beyond those of bare Python."""
+    """Return the modules that a process of `forestay` loads beyond those of Python itself."""
     run = "from forestay.cli.main import entry; entry()"
     return _imports(run, *argv) - _imports("pass")
 
@@ -49,13 +49,13 @@ def _imports(script: str, *argv: str) -> set[str]:
 @pytest.fixture
 def session(cli: Cli, tmp_path: Path) -> Cli:
     cli.start()
-    # The first event of an hour also makes a backup, which may cost more.
+    # The first event of an hour also writes a backup, which may load more.
     _from_elsewhere(cli, tmp_path)
     return cli
 
 
 def _from_elsewhere(cli: Cli, path: Path) -> None:
-    """A session that is of no project here, as those that came from other devices are."""
+    """Start a session without a project, like those received from other devices."""
     with forestay.open(str(path / "other"), cwd=str(path), trust_env=False) as stay:
         stay.start("begun elsewhere", id="elsewhere")
         saved = stay.backups.create(str(path / "usb")).path
@@ -63,14 +63,14 @@ def _from_elsewhere(cli: Cli, path: Path) -> None:
 
 
 @pytest.mark.parametrize("argv", [["status"], ["list"], [], ["list", "--all"]])
-def test_looking_loads_nothing_heavy(session: Cli, argv: list[str]) -> None:
+def test_read_only_commands_load_nothing_heavy(session: Cli, argv: list[str]) -> None:
     found = loaded(*argv)
     assert not found & HEAVY
     assert not {name for name in found if name.startswith("forestay.model")}
     assert len(found) <= MOST_FOR_STATUS, sorted(found)
 
 
-# What msgspec cannot be loaded without; from Python 3.14 on it reads annotations by annotationlib.
+# Modules that msgspec needs; from Python 3.14 on it reads annotations with annotationlib.
 NEEDED = {"contextlib", "msgspec", "typing"} | ({"ast"} if sys.version_info >= (3, 14) else set())
 
 

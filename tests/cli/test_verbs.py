@@ -1,4 +1,4 @@
-"""Commands, methods and messages agree: a verb is a method, a command that is named exists."""
+"""Every command has a method, and every command that a message names exists."""
 
 from __future__ import annotations
 
@@ -22,19 +22,19 @@ from tests.model import test_rules as rules
 
 SOURCE = Path(__file__).parents[2] / "src" / "forestay"
 
-# Verbs about the command line itself; the functions are beside it.
+# Commands about the command line itself, and their functions.
 OF_THE_LINE = {
     "completion": settings.completion,
     "help": settings.run_help,
     "mcp": mcp.run_mcp,
 }
 
-# Moves that the rules know and that no command makes yet.
+# Moves of the rules that have no command yet.
 LATER = {"task fail", "task review", "task revisit"}
 
 
 @pytest.mark.parametrize("verb", COMMANDS)
-def test_every_verb_is_a_documented_method(verb: str) -> None:
+def test_every_command_is_a_documented_method(verb: str) -> None:
     name = method_name(verb)
     method = find_method(name) or OF_THE_LINE.get(name.rpartition(".")[2])
     assert callable(method), f"forestay {verb} has no method"
@@ -66,7 +66,7 @@ def _least(verb: str) -> list[str]:
 
 
 def _refusals() -> list[Refused]:
-    """A refusal of every move that is refused, in every status of sessions, tasks and agents."""
+    """Return one refusal for every refused move, in every status of sessions, tasks and agents."""
     sessions = [rules.Session(*way) for way in rules.WAYS.values()]
     steps = [rules.step_in(status) for status in rules.STEP_WAYS]
     agents = [rules.Session(rules.START, *way) for way in rules.AGENT_WAYS.values()]
@@ -82,7 +82,7 @@ def _refusals() -> list[Refused]:
     return found
 
 
-def test_a_refusal_names_commands_that_can_be_typed_or_come_later() -> None:
+def test_refusal_names_only_existing_or_later_commands() -> None:
     refusals = _refusals()
     assert len(refusals) > 100
     for refused in refusals:
@@ -96,7 +96,7 @@ def test_a_refusal_names_commands_that_can_be_typed_or_come_later() -> None:
         assert shown or refused.hint, f"{refused} leaves its reader alone"
 
 
-def test_every_verb_of_the_model_has_a_command_except_later_ones() -> None:
+def test_every_move_of_the_model_has_a_command_except_later_ones() -> None:
     verbs = {f"task {verb}" for status in STEP_VERBS.values() for verb in status}
     verbs |= {f"agent {verb}" for status in AGENT_VERBS.values() for verb in status}
     assert verbs - COMMANDS.keys() == LATER
@@ -107,18 +107,18 @@ def test_every_verb_of_the_model_has_a_command_except_later_ones() -> None:
 
 
 def _texts() -> list[tuple[str, str]]:
-    """Every text of the source that is not a docstring, with the file it is in."""
+    """Yield every string of the source that is not a docstring, with its file."""
     found = []
     for path in SOURCE.rglob("*.py"):
         tree = ast.parse(path.read_text(encoding="utf-8"))
-        said = {
+        printed = {
             id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)
         }  # docstrings
         found += [
             (path.name, node.value)
             for node in ast.walk(tree)
             if isinstance(node, ast.Constant) and isinstance(node.value, str)
-            if id(node) not in said
+            if id(node) not in printed
         ]
     return found
 

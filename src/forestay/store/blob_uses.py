@@ -23,10 +23,9 @@ _STORED = "SELECT DISTINCT CAST(digest AS BLOB) FROM blob"
 _USES = "SELECT CAST(digest AS BLOB), session FROM blob_use"
 _NEXT = """
     SELECT position, CAST(data AS BLOB) FROM event
-    WHERE position > ? AND position < ? AND data IS NOT NULL ORDER BY position LIMIT 1000
+    WHERE position > ? AND data IS NOT NULL ORDER BY position LIMIT 1000
 """
 _HEADER = "SELECT CAST(header AS BLOB) FROM event WHERE position = ?"
-_END = (1 << 63) - 1
 _ADD = "INSERT OR IGNORE INTO blob_use VALUES (CAST(? AS TEXT), ?)"
 _DROP = "DELETE FROM blob_use WHERE CAST(digest AS BLOB) = ? AND session = ?"
 
@@ -53,19 +52,12 @@ def mend(connection: sqlite3.Connection, is_intact: Callable[[int], bool]) -> in
     return len(missing) + len(surplus)
 
 
-def has_any(run: Read, number: int) -> bool:
-    """Return whether a session uses any blob, by its events or by the table."""
-    if any(use[1] == number for use in run(_USES)):
-        return True
-    kept = {digest for (digest,) in run(_STORED)}
-    return bool(kept) and bool(_of_events(run, kept, number << SHIFT, (number + 1) << SHIFT))
-
-
-def _of_events(run: Read, wanted: set[bytes], last: int = 0, end: int = _END) -> set[Use]:
+def _of_events(run: Read, wanted: set[bytes]) -> set[Use]:
     from forestay.model.blob_refs import may_name
 
     found: set[Use] = set()
-    while rows := list(run(_NEXT, (last, end))):
+    last = 0
+    while rows := list(run(_NEXT, (last,))):
         for position, data in rows:
             if may_name(data):
                 ((header,),) = run(_HEADER, (position,))

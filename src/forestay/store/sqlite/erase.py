@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     IsIntact = Callable[[int], bool]
 
 _ERASE_UNUSED = "DELETE FROM blob WHERE digest NOT IN (SELECT digest FROM blob_use)"
-_ERASE_CONTENT = ("DELETE FROM blob_use WHERE session = :number", _ERASE_UNUSED)
 _ERASE_BESIDE = (
     "UPDATE holder SET doing = '' WHERE session = :number",
     "UPDATE inflight SET doing = '' WHERE run IN"
@@ -35,6 +34,8 @@ _ERASE_BESIDE = (
     "UPDATE session SET indexed = min(indexed, 0) - 1 WHERE number = :number",
 )
 _ERASE = (
+    "DELETE FROM blob_use WHERE session = :number",
+    _ERASE_UNUSED,
     "UPDATE event SET salt = NULL, data = NULL, key = NULL"
     " WHERE position > :number << :shift AND position < (:number + 1) << :shift",
     "DELETE FROM row WHERE session = :number",
@@ -54,10 +55,8 @@ _ERASE = (
 
 def erase_all(connection: sqlite3.Connection, view: SqliteView, is_intact: IsIntact) -> None:
     """Erase the content of every event of a session, and everything derived from it."""
-    if blob_uses.has_any(connection.execute, view.number):
-        # One wrong row would erase what others use, or leave what must be erased.
-        blob_uses.mend(connection, is_intact)
-        _run(connection, view, _ERASE_CONTENT)
+    # One wrong row would erase what others use, or leave what must be erased.
+    blob_uses.mend(connection, is_intact)
     _erase_words(connection, view)
     _run(connection, view, _ERASE)
     must_scrub(connection)

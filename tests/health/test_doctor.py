@@ -95,7 +95,7 @@ def place_of(home: Home, text: str) -> int:
 # --- a good home ------------------------------------------------------------------------------
 
 
-def test_a_good_home_needs_nothing_and_nothing_is_done(home: Home) -> None:
+def test_sound_home_has_no_findings_and_nothing_is_done(home: Home) -> None:
     worked_in(home)
     home.save()
     home.store.close()
@@ -110,7 +110,7 @@ def test_a_good_home_needs_nothing_and_nothing_is_done(home: Home) -> None:
     assert after == before
 
 
-def test_a_home_that_is_not_there_yet_is_no_problem(home: Home) -> None:
+def test_missing_home_is_no_problem(home: Home) -> None:
     assert [advice.code for advice in examined(home)] == ["home-new"]
     assert mended(home).done == [] and not home.path.exists()
 
@@ -121,7 +121,7 @@ def test_an_empty_home_is_no_problem(home: Home) -> None:
     assert mended(home).done == []
 
 
-def test_every_advice_says_what_and_what_helps(home: Home) -> None:
+def test_every_finding_states_what_is_wrong_and_what_helps(home: Home) -> None:
     worked_in(home)
     home.database.write_bytes(b"")
     (home.path / "config.toml").write_text("backup_keep = 'many'\n")
@@ -207,7 +207,7 @@ def kept_aside(home: Home, name: str) -> list[bytes]:
 
 
 @pytest.mark.parametrize("name", HARM)
-def test_damage_is_seen_without_changing_a_byte(home: Home, name: str) -> None:
+def test_examination_finds_damage_without_changing_a_byte(home: Home, name: str) -> None:
     worked_in(home)
     HARM[name][0](home)
     before = snapshot(home.path)
@@ -219,7 +219,7 @@ def test_damage_is_seen_without_changing_a_byte(home: Home, name: str) -> None:
 
 
 @pytest.mark.parametrize("name", HARM)
-def test_without_backups_what_can_be_read_is_saved_and_the_rest_is_told(
+def test_without_backups_readable_events_are_saved_and_the_rest_is_reported(
     home: Home, name: str
 ) -> None:
     worked_in(home)
@@ -238,7 +238,7 @@ def test_without_backups_what_can_be_read_is_saved_and_the_rest_is_told(
     assert home.is_sound("s-new")
 
 
-def test_a_broken_page_costs_only_what_follows_from_it(home: Home) -> None:
+def test_broken_page_loses_only_the_events_that_depend_on_it(home: Home) -> None:
     worked_in(home)
     whole = everything(home)
     home.store.close()
@@ -249,7 +249,7 @@ def test_a_broken_page_costs_only_what_follows_from_it(home: Home) -> None:
     assert 5 < len(now["s-2"]) < len(whole["s-2"])
 
 
-def test_what_came_after_the_backup_is_saved_from_the_damaged_file(home: Home) -> None:
+def test_events_after_the_last_backup_are_saved_from_the_damaged_file(home: Home) -> None:
     worked_in(home)
     home.save()
     for n in range(20):
@@ -261,7 +261,7 @@ def test_what_came_after_the_backup_is_saved_from_the_damaged_file(home: Home) -
     assert everything(home) == whole and problems(result.left) == []
 
 
-def test_a_log_that_was_deleted_shows_and_comes_back(home: Home) -> None:
+def test_deleted_log_is_reported_and_its_events_are_restored(home: Home) -> None:
     worked_in(home)
     home.note("in the log only", "s-2")
     home.save()
@@ -282,7 +282,7 @@ def test_a_log_that_was_deleted_shows_and_comes_back(home: Home) -> None:
     home.note("goes on", "s-3")
 
 
-def test_an_old_copy_that_was_put_back_is_completed_from_backups(home: Home) -> None:
+def test_old_copy_of_the_database_is_completed_from_backups(home: Home) -> None:
     worked_in(home)
     old = home.database.read_bytes()
     home.note("later", "s-1")
@@ -297,7 +297,7 @@ def test_an_old_copy_that_was_put_back_is_completed_from_backups(home: Home) -> 
     assert everything(home) == whole and problems(result.left) == []
 
 
-def test_a_session_that_no_backup_has_is_told(home: Home) -> None:
+def test_missing_session_that_no_backup_has_is_reported(home: Home) -> None:
     worked_in(home)
     old = home.database.read_bytes()
     home.start("s-4")
@@ -308,7 +308,7 @@ def test_a_session_that_no_backup_has_is_told(home: Home) -> None:
     assert mended(home).left[0].session == "s-4"
 
 
-def test_a_newer_database_is_left_alone(home: Home) -> None:
+def test_newer_database_is_not_changed(home: Home) -> None:
     worked_in(home)
     home.write("UPDATE meta SET value = '99' WHERE key = 'min_writer'")
     home.store.close()
@@ -337,7 +337,7 @@ def test_a_database_that_cannot_be_opened_is_not_reported_as_damaged(
 # --- sessions ---------------------------------------------------------------------------------
 
 
-def test_what_is_derived_is_made_anew(home: Home) -> None:
+def test_derived_data_is_computed_again(home: Home) -> None:
     worked_in(home)
     home.save()
     home.write("UPDATE session SET goal = 'another' WHERE id = 's-2'")
@@ -364,7 +364,7 @@ def test_what_is_derived_is_made_anew(home: Home) -> None:
         "id = 'S'",
     ],
 )
-def test_a_harmed_line_of_the_catalogue_is_told_and_mended(home: Home, harm: str) -> None:
+def test_damaged_catalogue_row_is_reported_and_repaired(home: Home, harm: str) -> None:
     worked_in(home, notes=10)
     home.save()
     before = home.store.catalogue(where={"id": "s-2"})
@@ -376,7 +376,7 @@ def test_a_harmed_line_of_the_catalogue_is_told_and_mended(home: Home, harm: str
     assert home.store.catalogue(where={"id": "s-2"}) == before
 
 
-def test_a_flipped_byte_in_an_event_is_mended_from_a_backup(home: Home) -> None:
+def test_flipped_byte_in_an_event_is_repaired_from_a_backup(home: Home) -> None:
     worked_in(home)
     home.save()
     for n in range(3):
@@ -390,7 +390,7 @@ def test_a_flipped_byte_in_an_event_is_mended_from_a_backup(home: Home) -> None:
     assert everything(home) == whole and problems(result.left) == []
 
 
-def test_a_changed_header_does_not_come_back_as_a_fork(home: Home) -> None:
+def test_changed_header_does_not_become_a_fork(home: Home) -> None:
     worked_in(home)
     home.save()
     before = everything(home)
@@ -415,7 +415,7 @@ def test_a_wrong_sum_over_sound_events_costs_nothing(home: Home) -> None:
     assert everything(home) == whole and problems(result.left) == []
 
 
-def test_a_damaged_session_without_a_good_copy_is_kept_as_it_is(home: Home) -> None:
+def test_damaged_session_without_a_good_copy_is_not_changed(home: Home) -> None:
     worked_in(home)
     overwrite(home.database, place_of(home, "note 15 of s-2") + 3, b"X")
     home.save()
@@ -428,7 +428,7 @@ def test_a_damaged_session_without_a_good_copy_is_kept_as_it_is(home: Home) -> N
 
 
 @pytest.mark.parametrize("harm", ["UPDATE blob SET data = x'00'", "DELETE FROM blob"])
-def test_content_comes_back_from_backups(home: Home, harm: str) -> None:
+def test_content_is_restored_from_backups(home: Home, harm: str) -> None:
     worked_in(home)
     home.save()
     # Names a digest, but does not say that its content is kept.
@@ -465,7 +465,7 @@ def test_only_the_newest_sessions_are_verified_unless_asked(
 # --- files around it --------------------------------------------------------------------------
 
 
-def test_a_home_that_others_may_read_is_closed(home: Home) -> None:
+def test_home_that_other_users_can_read_is_made_private(home: Home) -> None:
     worked_in(home)
     home.save()
     home.path.chmod(0o755)
@@ -475,7 +475,7 @@ def test_a_home_that_others_may_read_is_closed(home: Home) -> None:
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="giving a folder away takes root")
-def test_a_home_of_another_user_is_told(home: Home) -> None:
+def test_home_of_another_user_is_reported(home: Home) -> None:
     worked_in(home)
     home.save()
     os.chown(home.path, 12345, 12345)
@@ -499,7 +499,7 @@ def test_old_temporaries_are_removed(home: Home) -> None:
     assert young.exists() and not any(path.exists() for path in names)
 
 
-def test_settings_that_cannot_be_read_are_told(home: Home) -> None:
+def test_unreadable_settings_are_reported(home: Home) -> None:
     worked_in(home)
     home.save()
     path = home.path / "config.toml"
@@ -510,14 +510,14 @@ def test_settings_that_cannot_be_read_are_told(home: Home) -> None:
     assert [a.code for a in examined(home) if "shiny" in a.what] == ["config-unknown"]
 
 
-def test_a_clock_behind_the_newest_event_is_told(home: Home) -> None:
+def test_clock_behind_the_newest_event_is_reported(home: Home) -> None:
     worked_in(home)
     home.save()
     home.clock.jump(-2 * DAY)
     assert problems(examined(home)) == ["clock"]
 
 
-def test_dead_processes_are_told_and_let_go_where_work_has_ended(home: Home) -> None:
+def test_dead_processes_are_reported_and_removed_from_ended_sessions(home: Home) -> None:
     worked_in(home)
     home.do("s-1", ev.SessionCompleted())
     home.save()
@@ -544,7 +544,7 @@ def test_a_home_without_backups_gets_one(home: Home) -> None:
     assert problems(result.left) == [] and "made the backup" in result.done[0]
 
 
-def test_backups_that_fell_behind_are_renewed(home: Home) -> None:
+def test_outdated_backups_are_renewed(home: Home) -> None:
     worked_in(home)
     home.save()
     home.clock.jump(2 * DAY)
@@ -555,7 +555,7 @@ def test_backups_that_fell_behind_are_renewed(home: Home) -> None:
 
 
 @pytest.mark.parametrize("deep", [False, True])
-def test_a_damaged_backup_is_set_aside_and_made_anew(home: Home, deep: bool) -> None:
+def test_damaged_backup_is_moved_aside_and_made_again(home: Home, deep: bool) -> None:
     worked_in(home)
     path = Path(home.save().path)
     data = bytearray(path.read_bytes())
@@ -567,7 +567,7 @@ def test_a_damaged_backup_is_set_aside_and_made_anew(home: Home, deep: bool) -> 
     assert [p.read_bytes() for p in (home.path / "quarantine").iterdir()] == [bytes(data)]
 
 
-def test_older_backups_are_looked_at_when_asked(home: Home) -> None:
+def test_older_backups_are_checked_by_a_deep_examination(home: Home) -> None:
     worked_in(home)
     path = Path(home.save().path)
     home.save()
@@ -576,7 +576,7 @@ def test_older_backups_are_looked_at_when_asked(home: Home) -> None:
     assert problems(examined(home, deep=True)) == ["backup-damaged"]
 
 
-def test_a_backup_is_read_to_its_end_when_asked(home: Home) -> None:
+def test_deep_examination_reads_a_backup_to_its_end(home: Home) -> None:
     worked_in(home)
     data = b"FORESTAY PACK 1\n" + zlib.compress(b"no records")
     Path(home.save().path).write_bytes(data + hashlib.sha256(data).digest())
@@ -584,7 +584,9 @@ def test_a_backup_is_read_to_its_end_when_asked(home: Home) -> None:
     assert problems(examined(home, deep=True)) == ["backup-damaged"]
 
 
-def test_packs_that_need_each_other_are_taken_in_any_order(home: Home, tmp_path: Path) -> None:
+def test_packs_that_depend_on_each_other_are_merged_in_any_order(
+    home: Home, tmp_path: Path
+) -> None:
     worked_in(home)
     home.save_new()
     home.note("later", "s-2")
@@ -611,7 +613,7 @@ def test_a_backup_that_cannot_be_read_does_not_stop_the_others(home: Home) -> No
     assert len(backup.list_generations(home.folder)) == 3
 
 
-def test_what_is_lost_for_good_does_not_keep_backups_for_ever(home: Home) -> None:
+def test_permanent_loss_does_not_retain_backups_for_ever(home: Home) -> None:
     worked_in(home)
     home.save()
     home.start("s-9")
@@ -671,7 +673,7 @@ sys.stdin.read()
 
 
 @pytest.mark.parametrize("script", [READER, LOCKER], ids=["reader", "writer"])
-def test_nothing_is_moved_while_another_process_is_there(home: Home, script: str) -> None:
+def test_nothing_is_moved_while_another_process_uses_the_database(home: Home, script: str) -> None:
     worked_in(home)
     home.save()
     home.store.close()
@@ -784,7 +786,7 @@ def _killed(home: Path, copies: Path) -> list[int]:
     return [int(line) for line in done.stdout.splitlines()]
 
 
-def test_a_full_disk_leaves_the_old_database_where_it_was(
+def test_full_disk_leaves_the_old_database_in_place(
     home: Home, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     worked_in(home)
@@ -830,7 +832,9 @@ def mounted(tmp_path: Path) -> Iterator[Callable[..., Path]]:
 
 
 @needs_root
-def test_a_read_only_home_is_read_and_left_alone(home: Home, mounted: Callable[..., Path]) -> None:
+def test_read_only_home_is_examined_and_not_changed(
+    home: Home, mounted: Callable[..., Path]
+) -> None:
     worked_in(home)
     home.save()
     home.store.close()
@@ -852,7 +856,7 @@ def test_a_read_only_home_is_read_and_left_alone(home: Home, mounted: Callable[.
 
 
 @needs_root
-def test_a_disk_that_fills_up_is_told_and_nothing_is_lost(mounted: Callable[..., Path]) -> None:
+def test_full_disk_is_reported_and_nothing_is_lost(mounted: Callable[..., Path]) -> None:
     point = mounted("-t", "tmpfs", "-o", "size=3m,mode=0700", "tmpfs")
     home = worked_in(Home(point / "home"))
     home.save()
@@ -893,7 +897,7 @@ def test_a_full_disk_makes_no_backup_and_breaks_none(mounted: Callable[..., Path
     home.store.close()
 
 
-def test_the_real_clock_will_do_too(tmp_path: Path) -> None:
+def test_examination_works_with_the_real_clock(tmp_path: Path) -> None:
     home = Home(tmp_path / "home")
     home.start()
     home.save()
@@ -935,7 +939,7 @@ DROPPED += [(table, False) for table in ("event", "blob", "session", "meta", "ro
 
 
 @pytest.mark.parametrize("table, saved", DROPPED)
-def test_any_table_that_was_dropped_is_told_and_mended(home: Home, table: str, saved: bool) -> None:
+def test_any_dropped_table_is_reported_and_restored(home: Home, table: str, saved: bool) -> None:
     worked_in(home, notes=10)
     chosen_in(home, "s-2")
     if saved:
@@ -959,7 +963,7 @@ def test_any_table_that_was_dropped_is_told_and_mended(home: Home, table: str, s
 
 
 @pytest.mark.parametrize("index", names_of("index"))
-def test_any_index_that_was_dropped_is_made_anew(home: Home, index: str) -> None:
+def test_any_dropped_index_is_created_again(home: Home, index: str) -> None:
     worked_in(home, notes=10)
     home.save()
     harmed(home, f"DROP INDEX {index}")
@@ -979,7 +983,7 @@ GARBLED = [None, "", "x", "-1", "1.5", "9" * 30, "9" * 5000, "²", "\0", "../x",
     "key, value",
     [(k, v) for i, k in enumerate(KEYS) for j, v in enumerate(GARBLED) if (i + j) % 3 == 0],
 )
-def test_any_value_that_was_garbled_is_told_and_mended(
+def test_any_garbled_value_is_reported_and_repaired(
     home: Home, key: str, value: str | None
 ) -> None:
     home.start()
@@ -1012,7 +1016,7 @@ def test_any_value_that_was_garbled_is_told_and_mended(
         "ALTER TABLE blob RENAME COLUMN part TO piece",
     ],
 )
-def test_tables_in_another_form_are_told_and_mended(home: Home, harm: str) -> None:
+def test_altered_tables_are_reported_and_repaired(home: Home, harm: str) -> None:
     worked_in(home, notes=10)
     home.save()
     before = everything(home)
@@ -1055,7 +1059,7 @@ def test_a_database_without_any_table_is_rebuilt(home: Home) -> None:
     assert everything(home) == before
 
 
-def test_what_the_search_index_finds_comes_back(home: Home) -> None:
+def test_dropped_search_index_is_filled_again(home: Home) -> None:
     worked_in(home)
     wanted = len(home.store.search("note", text_of=search_text, limit=-1))
     assert wanted == 90
@@ -1064,7 +1068,7 @@ def test_what_the_search_index_finds_comes_back(home: Home) -> None:
     assert len(home.store.search("note", text_of=search_text, limit=-1)) == wanted
 
 
-def test_who_uses_what_is_kept_comes_back(home: Home) -> None:
+def test_dropped_table_of_content_uses_is_restored(home: Home) -> None:
     worked_in(home)
     kept = [name for event in home.events("s-2") for name in blob_names(event)]
     harmed(home, "DROP TABLE blob_use")
@@ -1096,7 +1100,7 @@ APART: dict[str, list[str]] = {
 
 
 @pytest.mark.parametrize("name", APART)
-def test_events_and_lines_that_lost_each_other_find_together(home: Home, name: str) -> None:
+def test_events_and_catalogue_rows_are_matched_again(home: Home, name: str) -> None:
     worked_in(home)
     whole = everything(home)
     harmed(home, *APART[name])
@@ -1111,7 +1115,7 @@ def test_events_and_lines_that_lost_each_other_find_together(home: Home, name: s
     assert home.is_sound("s-1")
 
 
-def test_events_whose_place_is_taken_are_merged(home: Home, tmp_path: Path) -> None:
+def test_events_whose_positions_are_occupied_are_merged(home: Home, tmp_path: Path) -> None:
     worked_in(home)
     other = Home(tmp_path / "other", seed=5)
     other.start("s-1")
@@ -1128,7 +1132,7 @@ def test_events_whose_place_is_taken_are_merged(home: Home, tmp_path: Path) -> N
     assert home.is_sound("s-1")
 
 
-def test_a_garbled_device_id_is_never_written_under(home: Home) -> None:
+def test_no_event_is_written_under_a_garbled_device_id(home: Home) -> None:
     worked_in(home)
     harmed(home, "UPDATE meta SET value = '../x y' WHERE key = 'device'")
     home.note("after that", "s-1")
@@ -1140,7 +1144,7 @@ def test_a_garbled_device_id_is_never_written_under(home: Home) -> None:
 
 
 @pytest.mark.parametrize("harm", [b"", os.urandom(1000), None], ids=["empty", "garbage", "gone"])
-def test_ends_that_are_not_remembered_any_more_are_told_and_remembered_anew(
+def test_forgotten_chain_ends_are_reported_and_remembered_again(
     home: Home, harm: bytes | None
 ) -> None:
     worked_in(home)
@@ -1156,7 +1160,7 @@ def test_ends_that_are_not_remembered_any_more_are_told_and_remembered_anew(
     assert "lost" in {finding.code for finding in home.journal.verify("s-2").findings}
 
 
-def test_a_file_in_the_place_of_the_backups_is_moved_aside(home: Home) -> None:
+def test_file_with_the_name_of_the_backup_folder_is_moved_aside(home: Home) -> None:
     worked_in(home)
     (home.path / "backups").write_bytes(b"not ours")
     assert "odd-file" in problems(examined(home))
@@ -1166,7 +1170,7 @@ def test_a_file_in_the_place_of_the_backups_is_moved_aside(home: Home) -> None:
     assert kept.read_bytes() == b"not ours"
 
 
-def test_where_nothing_can_be_moved_aside_the_command_for_that_is_told(home: Home) -> None:
+def test_blocked_quarantine_is_reported_with_the_command_that_helps(home: Home) -> None:
     worked_in(home)
     (home.path / "backups").write_bytes(b"not ours")
     (home.path / "quarantine").write_bytes(b"nor this")
@@ -1174,9 +1178,7 @@ def test_where_nothing_can_be_moved_aside_the_command_for_that_is_told(home: Hom
     assert advice.fix.startswith("mv ") and not advice.fixable
 
 
-def test_damage_that_nobody_foresaw_is_a_finding(
-    home: Home, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_unforeseen_damage_is_a_finding(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
     worked_in(home)
 
     def failing(*_: object, **__: object) -> None:
@@ -1188,7 +1190,9 @@ def test_damage_that_nobody_foresaw_is_a_finding(
 
 
 @pytest.mark.parametrize("seed", range(12))
-def test_whatever_bytes_are_garbled_a_saved_home_comes_back_whole(home: Home, seed: int) -> None:
+def test_saved_home_is_restored_completely_whatever_bytes_are_garbled(
+    home: Home, seed: int
+) -> None:
     worked_in(home, notes=10)
     chosen_in(home, "s-2")
     home.save()

@@ -98,7 +98,7 @@ def test_forgotten_events_are_gone_from_every_byte_and_the_chain_verifies(home: 
     assert home.is_sound() and home.store.search("goes on", text_of=search_text)
 
 
-def test_what_is_kept_for_others_too_stays(home: Home) -> None:
+def test_content_that_other_sessions_use_stays(home: Home) -> None:
     home.start()
     home.start("s-2")
     home.keep(b"shared")
@@ -113,7 +113,7 @@ def test_what_is_kept_for_others_too_stays(home: Home) -> None:
     assert home.is_sound() and home.is_sound("s-2")
 
 
-def test_an_erased_event_says_nothing(home: Home) -> None:
+def test_erased_event_has_no_content(home: Home) -> None:
     busy(home)
     home.do("s-1", ev.StepStarted(step="t1"))
     home.do("s-1", ev.EvidenceObserved(proof="lint", argv=["make", SAID], exit=0))
@@ -127,7 +127,7 @@ def test_an_erased_event_says_nothing(home: Home) -> None:
         assert not any(isinstance(row, Proof) for _, _, row in state.rows.items())
 
 
-def test_a_session_without_its_first_words_goes_on(home: Home) -> None:
+def test_session_continues_after_its_first_event_was_forgotten(home: Home) -> None:
     home.start()
     forget(home, 1)
     with home.store.view("s-1") as view:
@@ -138,7 +138,7 @@ def test_a_session_without_its_first_words_goes_on(home: Home) -> None:
     assert home.is_sound()
 
 
-def test_forgetting_twice_is_once_and_a_tombstone_is_never_forgotten(home: Home) -> None:
+def test_forgetting_twice_records_one_tombstone_which_cannot_be_forgotten(home: Home) -> None:
     busy(home)
     assert forget(home, 2, because="a name") == [2]
     count = len(home.events())
@@ -181,7 +181,7 @@ def test_damaged_events_are_not_given_a_sum_by_an_erasure(home: Home) -> None:
 # -- copies --------------------------------------------------------------------------------------
 
 
-def test_no_old_copy_brings_anything_back(home: Home) -> None:
+def test_old_copies_restore_nothing_forgotten(home: Home) -> None:
     busy(home)
     export, saved = home.export(), home.save().path
     old = home.events()
@@ -195,7 +195,7 @@ def test_no_old_copy_brings_anything_back(home: Home) -> None:
     assert holds(home) == [] and home.is_sound()
 
 
-def test_a_copy_that_comes_after_its_tombstone_is_taken_without_content(
+def test_copy_that_arrives_after_its_tombstone_is_stored_without_content(
     home: Home, other: Home
 ) -> None:
     busy(home)
@@ -207,7 +207,7 @@ def test_a_copy_that_comes_after_its_tombstone_is_taken_without_content(
     assert holds(other) == [] and other.is_sound()
 
 
-def test_content_that_comes_alone_is_not_taken_for_an_erased_event(home: Home) -> None:
+def test_content_that_arrives_alone_is_not_stored_for_an_erased_event(home: Home) -> None:
     busy(home)
     long = (f"{SAID} " * 900).encode()
     forget(home, 2, 3, 4, 5, 6)
@@ -215,7 +215,7 @@ def test_content_that_comes_alone_is_not_taken_for_an_erased_event(home: Home) -
     assert home.store.blob(digest_of(long)) is None and holds(home) == []
 
 
-def test_a_file_erases_nothing_but_counts_what_was_forgotten_elsewhere(
+def test_imported_file_erases_nothing_but_counts_events_forgotten_elsewhere(
     home: Home, other: Home
 ) -> None:
     busy(home)
@@ -244,7 +244,7 @@ def test_a_tombstone_of_an_entitled_device_erases_here(home: Home, other: Home) 
     assert [s.hash for s in other.events()] == [s.hash for s in home.events()]
 
 
-def test_a_tombstone_of_someone_else_is_taken_and_erases_nothing(home: Home, other: Home) -> None:
+def test_tombstone_of_another_person_is_stored_and_erases_nothing(home: Home, other: Home) -> None:
     busy(home)
     other.absorb(home.export())
     forget(home, 2)
@@ -259,9 +259,7 @@ def test_a_tombstone_of_someone_else_is_taken_and_erases_nothing(home: Home, oth
     assert len(other.events()) == 8 and other.events()[1].data is not None
 
 
-def test_a_copy_under_another_hash_goes_with_the_one_that_is_forgotten(
-    home: Home, other: Home
-) -> None:
+def test_copy_under_another_hash_is_forgotten_too(home: Home, other: Home) -> None:
     home.start()
     other.absorb(home.export())
     for one in (home, other):
@@ -290,7 +288,7 @@ def test_a_session_that_another_device_forgot_is_erased_here(home: Home, other: 
     assert {s.hash for s in home.events()} == {s.hash for s in other.events()}
 
 
-def test_a_session_that_a_stranger_forgot_is_kept(home: Home, other: Home) -> None:
+def test_session_that_a_stranger_forgot_is_not_erased(home: Home, other: Home) -> None:
     busy(home)
     other.absorb(home.export())
     home.journal.forget("s-1", actor="user")
@@ -300,7 +298,7 @@ def test_a_session_that_a_stranger_forgot_is_kept(home: Home, other: Home) -> No
         other.journal.absorb("s-1", home.events(), entitled=lambda by, of: False)
 
 
-def test_a_tombstone_is_never_taken_in_passing(home: Home, other: Home) -> None:
+def test_tombstone_is_not_absorbed_as_an_ordinary_event(home: Home, other: Home) -> None:
     """Where events simply go on nothing is folded anew; a tombstone has to be looked at."""
     busy(home)
     other.absorb(home.export())

@@ -58,13 +58,13 @@ def test_every_type_that_another_machine_may_serve_is_known(kind: str) -> None:
     assert filesystem_check.shared_locks_ok("/x", mounts=line)
 
 
-def test_local_folder_will_do(tmp_path: Path) -> None:
+def test_local_folder_is_accepted(tmp_path: Path) -> None:
     assert filesystem_check.shared_locks_ok(str(tmp_path)) is None
     assert filesystem_check.shared_locks_ok(str(tmp_path / "not" / "yet")) is None
     assert list(tmp_path.iterdir()) == []
 
 
-def test_folder_that_is_locked_right_now_will_do(tmp_path: Path) -> None:
+def test_locked_folder_is_accepted(tmp_path: Path) -> None:
     with files.locked(str(tmp_path)):
         assert filesystem_check.shared_locks_ok(str(tmp_path)) is None
 

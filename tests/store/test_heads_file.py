@@ -33,7 +33,7 @@ def seen(found: tuple[str, Head] | None) -> tuple[str, str, int, str] | None:
     return None if found is None else (found[0], found[1].device, found[1].n, found[1].hash)
 
 
-def test_what_was_remembered_is_recalled_by_anyone(path: str) -> None:
+def test_remembered_head_is_recalled_by_every_process(path: str) -> None:
     writing = RememberedHeads(path)
     writing.remember(1, "s1", head(3))
     writing.remember(40, "s40", head(2**53 - 1))
@@ -48,7 +48,7 @@ def test_what_was_remembered_is_recalled_by_anyone(path: str) -> None:
     assert os.path.getsize(path) == 41 * SIZE
 
 
-def test_nothing_is_made_by_looking(path: str) -> None:
+def test_reading_creates_no_file(path: str) -> None:
     heads = RememberedHeads(path)
     assert heads.recall(1) is None
     assert list(heads.all()) == []
@@ -56,7 +56,7 @@ def test_nothing_is_made_by_looking(path: str) -> None:
     assert not os.path.exists(path)
 
 
-def test_what_is_forgotten_leaves_no_byte(path: str) -> None:
+def test_forgotten_head_leaves_no_byte(path: str) -> None:
     heads = RememberedHeads(path)
     heads.remember(1, "secret-name", head(3))
     heads.remember(2, "s2", head(1))
@@ -75,7 +75,7 @@ def test_a_slot_of_another_process_is_seen_at_once(path: str) -> None:
 
 
 @given(st.integers(1, 2**53 - 1), IDS, st.from_regex("[a-z0-9]{1,16}", fullmatch=True))
-def test_any_head_survives_the_way_through_a_slot(n: int, session: str, device: str) -> None:
+def test_any_head_is_read_back_from_its_slot(n: int, session: str, device: str) -> None:
     with TemporaryDirectory() as folder:
         heads = RememberedHeads(os.path.join(folder, "heads"))
         wanted = Head(device, n, sha256(session.encode()).hexdigest())
@@ -84,7 +84,7 @@ def test_any_head_survives_the_way_through_a_slot(n: int, session: str, device: 
         assert seen(heads.recall(3)) == (session, device, n, wanted.hash)
 
 
-def test_a_slot_with_any_flipped_bit_is_not_believed(path: str) -> None:
+def test_slot_with_a_flipped_bit_is_ignored(path: str) -> None:
     heads = RememberedHeads(path)
     heads.remember(0, "s1", head(7))
     heads.close()
@@ -101,7 +101,7 @@ def test_a_slot_with_any_flipped_bit_is_not_believed(path: str) -> None:
         assert list(heads.all()) == []
 
 
-def test_garbage_is_not_believed_and_does_not_raise(path: str) -> None:
+def test_garbage_is_ignored_and_does_not_raise(path: str) -> None:
     Path(path).write_bytes(os.urandom(50 * SIZE + 17))
     heads = RememberedHeads(path)
     assert list(heads.all()) == []
@@ -150,7 +150,7 @@ def test_closing_twice_is_fine(path: str) -> None:
     assert found is not None and found[1].n == 2
 
 
-def test_a_number_that_no_chain_has_is_not_believed(path: str) -> None:
+def test_impossible_chain_number_is_ignored(path: str) -> None:
     heads = RememberedHeads(path)
     heads.remember(1, "s1", head(3))
     heads.remember(2, "s2", head(2**63))
@@ -161,7 +161,7 @@ def test_a_number_that_no_chain_has_is_not_believed(path: str) -> None:
     heads.close()
 
 
-def test_a_file_that_is_mostly_hole_is_read_a_piece_at_a_time(path: str) -> None:
+def test_sparse_file_is_read_in_parts(path: str) -> None:
     heads = RememberedHeads(path)
     heads.remember(1_000_000, "far", head(3))
     assert [(number, session) for number, session, _ in heads.all()] == [(1_000_000, "far")]

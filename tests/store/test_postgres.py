@@ -98,7 +98,7 @@ def test_events_of_one_shape_are_one_prepared_statement_whatever_numbers_they_ha
     assert len(found) == 1
 
 
-def test_what_seldom_changes_is_written_when_it_does(
+def test_rarely_changed_columns_are_written_when_they_change(
     store: PostgresStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     put(store, "s1", batch("a", summary="{}"))
@@ -116,7 +116,7 @@ def test_what_seldom_changes_is_written_when_it_does(
         assert (view.fold, view.core) == (2, b"newer")
 
 
-def test_what_was_prepared_and_is_gone_is_prepared_again(store: PostgresStore) -> None:
+def test_statement_that_the_server_dropped_is_prepared_again(store: PostgresStore) -> None:
     put(store, "s1", batch("0"))
     for number in range(1, 9):
         store.append("s1", lambda view, text=str(number): batch(text))  # type: ignore[misc]
@@ -150,7 +150,7 @@ def test_a_number_that_no_column_holds_is_refused_and_changes_nothing(
 # --- connections that break ----------------------------------------------------------------------
 
 
-def test_an_append_after_the_connection_broke_is_done_all_the_same(
+def test_append_after_a_broken_connection_succeeds(
     store: PostgresStore, place: PostgresPlace
 ) -> None:
     put(store, "s1", batch("a"))
@@ -160,7 +160,7 @@ def test_an_append_after_the_connection_broke_is_done_all_the_same(
     assert texts(store, "s1") == ["a", "b"]
 
 
-def test_a_connection_that_breaks_while_it_is_decided_makes_no_second_event(
+def test_connection_that_breaks_during_the_plan_adds_no_second_event(
     store: PostgresStore, place: PostgresPlace
 ) -> None:
     put(store, "s1", batch("a"))
@@ -199,7 +199,7 @@ class Cutting:
 
 @pytest.mark.parametrize("effect", [True, False], ids=["after it", "before it"])
 @pytest.mark.parametrize("begun", [True, False], ids=["a session", "a new one"])
-def test_what_is_lost_around_the_commit_counts_once(
+def test_append_interrupted_around_the_commit_counts_once(
     store: PostgresStore, monkeypatch: pytest.MonkeyPatch, effect: bool, begun: bool
 ) -> None:
     if begun:
@@ -223,7 +223,7 @@ def test_what_is_lost_around_the_commit_counts_once(
 
 
 @pytest.mark.parametrize("effect", [True, False], ids=["after it", "before it"])
-def test_what_is_lost_around_a_single_statement_counts_once(
+def test_append_interrupted_around_a_single_statement_counts_once(
     store: PostgresStore, monkeypatch: pytest.MonkeyPatch, effect: bool
 ) -> None:
     put(store, "s1", batch("a", head=head(1)))
@@ -336,7 +336,7 @@ def test_view_that_lost_its_connection_raises(store: PostgresStore, place: Postg
     assert texts(store, "s1") == ["a"]
 
 
-def test_what_stays_lost_is_an_error_of_ours(
+def test_permanently_lost_connection_is_reported_as_our_error(
     store: PostgresStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     put(store, "s1", batch("a"))
@@ -431,7 +431,7 @@ def test_eight_processes_append_to_one_session_and_its_chains_hold(
     with_start.close()
 
 
-def test_what_is_true_of_one_machine_is_not_seen_from_another(place: PostgresPlace) -> None:
+def test_tables_of_one_machine_are_not_visible_on_another(place: PostgresPlace) -> None:
     here, there = opened(place), opened(place, "other")
     spot = TreeRecord("/w", "1:2", 0, id="p1", name="shop", keys=[("path", "/w")])
     here.append(
@@ -598,7 +598,7 @@ def test_migrations_only_add(place: PostgresPlace) -> None:
     assert not {"DROP", "RENAME", "TRUNCATE"} & set(whole.split())
 
 
-def test_what_is_missing_or_altered_is_found_and_mended(
+def test_missing_tables_and_altered_rows_are_found_and_repaired(
     store: PostgresStore, place: PostgresPlace
 ) -> None:
     journal = journal_of(store)
@@ -621,7 +621,7 @@ def test_what_is_missing_or_altered_is_found_and_mended(
     assert store.maintenance.flaws() == [] and journal.verify("s1").ok
 
 
-def test_a_partitioned_journal_serves_as_well(store: PostgresStore, place: PostgresPlace) -> None:
+def test_partitioned_journal_works(store: PostgresStore, place: PostgresPlace) -> None:
     for statement in schema.statements(place.schema):
         made = statement
         if f"CREATE TABLE {place.schema}.event " in statement:

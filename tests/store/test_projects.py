@@ -34,7 +34,7 @@ def shown(holders: list[Holder]) -> list[tuple[str, str, str]]:
 # --- trees and projects -------------------------------------------------------------------------
 
 
-def test_looking_where_nothing_was_written_finds_nothing(store: SqliteStore, home: Path) -> None:
+def test_reading_an_empty_home_finds_nothing(store: SqliteStore, home: Path) -> None:
     machine = store.machine
     assert machine.projects.tree("/x") is None
     assert machine.projects.all() == [] == machine.holders.find()
@@ -66,7 +66,7 @@ def test_two_processes_in_a_new_tree_create_one_project(machine: Machine) -> Non
     assert other != first, "another folder has the name now"
 
 
-def test_worktrees_that_are_met_at_the_same_time_are_of_one_project(machine: Machine) -> None:
+def test_worktrees_recorded_at_the_same_time_share_one_project(machine: Machine) -> None:
     keys = [("path", "/w"), ("gitdir", "/w/.git"), ("root", "abc")]
     one = machine.projects.record_tree(
         TreeRecord("/w1", "1:3", 0, id="p1", name="w", keys=keys), "s1"
@@ -87,7 +87,7 @@ def test_worktrees_that_are_met_at_the_same_time_are_of_one_project(machine: Mac
     assert machine.projects.record_tree(TreeRecord("/u", "1:6", 0, id="p4", name="u"), None) != one
 
 
-def test_settling_again_preserves_what_is_not_given(machine: Machine) -> None:
+def test_recording_a_tree_again_preserves_omitted_values(machine: Machine) -> None:
     project, other = add_project(machine, "p1", "one"), add_project(machine, "p2", "two")
     machine.projects.record_tree(TreeRecord("/w", "1:2", project, keys=[("path", "/w")]), "s1")
     machine.projects.record_tree(TreeRecord("/w", "1:3", other), None)
@@ -107,7 +107,7 @@ def test_a_folder_whose_name_is_not_text_is_known_like_any_other(machine: Machin
     assert machine.seen_files.find("s1", [path]) == {path: ("1.2", "d")}
 
 
-def test_a_session_that_is_not_there_is_not_chosen(machine: Machine) -> None:
+def test_missing_session_cannot_become_current(machine: Machine) -> None:
     project = add_project(machine, "p1", "one")
     machine.projects.record_tree(TreeRecord("/w", "1:2", project), "nothing")
     assert machine.projects.tree("/w") == ("1:2", project, "")

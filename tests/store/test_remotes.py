@@ -26,7 +26,7 @@ def added(remotes: Remotes, name: str = "usb") -> Known:
     return found
 
 
-def test_looking_where_nothing_was_written_finds_nothing(store: SqliteStore, home: Path) -> None:
+def test_reading_an_empty_home_finds_nothing(store: SqliteStore, home: Path) -> None:
     assert store.machine.remotes.all() == []
     assert store.machine.remotes.find("usb") is None
     assert store.machine.remotes.waiting() is None
@@ -44,7 +44,7 @@ def test_a_remote_is_added_once_and_listed_by_name(remotes: Remotes) -> None:
     ]
 
 
-def test_what_was_seen_is_remembered_until_the_remote_is_removed(remotes: Remotes) -> None:
+def test_known_objects_are_remembered_until_the_remote_is_removed(remotes: Remotes) -> None:
     usb, other = added(remotes), added(remotes, "other")
     pack = Packed("s/x/p/y/1", "d1", 1, 3, "", "h3", 77)
     there = There("s1", "x", 1, pushed=3, hash="h3")
@@ -97,7 +97,7 @@ def test_events_wait_until_some_remote_has_them(remotes: Remotes) -> None:
     assert (remotes.waiting("s1"), remotes.waiting()) == (0, 1)
 
 
-def test_a_mark_of_a_longer_past_hides_nothing_that_waits_elsewhere(remotes: Remotes) -> None:
+def test_mark_beyond_the_journal_hides_no_waiting_events(remotes: Remotes) -> None:
     """A database that was made anew may be shorter than what it once pushed."""
     usb = added(remotes)
     remotes.record_session(usb, There("s1", "x", 1, pushed=300, hash="h"))

@@ -119,7 +119,7 @@ def test_a_search_finds_everything_however_damaged_the_index_is(indexed: Path, n
 
 
 @pytest.mark.parametrize("name", HARM)
-def test_a_damaged_index_is_a_flaw_that_a_repair_mends(indexed: Path, name: str) -> None:
+def test_damaged_index_is_reported_and_repaired(indexed: Path, name: str) -> None:
     store = opened(indexed)
     before = everything(store)
     store.close()
@@ -144,9 +144,7 @@ def test_a_session_is_forgotten_however_damaged_the_index_is(indexed: Path, name
 
 
 @pytest.mark.parametrize("name", ["a bit, 1", "no terms", "its version", "how far it reaches"])
-def test_where_nothing_can_be_written_a_damaged_index_is_passed_over(
-    indexed: Path, name: str
-) -> None:
+def test_damaged_index_is_ignored_in_a_read_only_home(indexed: Path, name: str) -> None:
     store = opened(indexed)
     before = everything(store)
     store.close()

@@ -341,7 +341,7 @@ def test_a_read_only_home_can_be_read_and_searched_but_not_written(home: Path, l
     store.close()
 
 
-def test_what_is_written_when_a_home_is_writable_again_is_seen(home: Path) -> None:
+def test_writes_after_a_home_became_writable_are_visible(home: Path) -> None:
     run('store = opened(); put(store, "s1", batch("a")); store.close()', home)
     store = opened(home)
     with read_only(home):
@@ -351,7 +351,7 @@ def test_what_is_written_when_a_home_is_writable_again_is_seen(home: Path) -> No
     store.close()
 
 
-def test_a_log_that_cannot_be_read_in_a_read_only_home_is_not_passed_over(home: Path) -> None:
+def test_unreadable_log_in_a_read_only_home_is_reported(home: Path) -> None:
     run('put(opened(), "s1", batch("a")); os._exit(0)', home)
     (home / "forestay.db-shm").unlink()
     with read_only(home):
@@ -385,7 +385,7 @@ def test_the_log_does_not_grow_without_bound(store: SqliteStore, home: Path) -> 
 # --- many at once -------------------------------------------------------------------------------
 
 
-def test_many_events_at_once_lie_there_as_if_they_came_one_by_one(store: SqliteStore) -> None:
+def test_events_appended_together_are_stored_like_single_ones(store: SqliteStore) -> None:
     every = [Entry(f"h{n}".encode(), b"salt", b"data", f"key {n}") for n in range(1_017)]
     every[3], every[1_016] = Entry(b"erased", None, None, "key 3"), Entry(b"keyless", b"s", b"")
     for session, some in (("together", [every]), ("apart", [[one] for one in every])):
@@ -405,7 +405,7 @@ def test_many_events_at_once_lie_there_as_if_they_came_one_by_one(store: SqliteS
     assert sum_of_one == sum_of_other
 
 
-def test_room_for_a_large_transaction_is_given_up_with_the_next(store: SqliteStore) -> None:
+def test_memory_for_a_large_transaction_is_released_by_the_next(store: SqliteStore) -> None:
     def room(connection: sqlite3.Connection) -> int:
         return int(connection.execute("PRAGMA cache_size").fetchone()[0])
 
@@ -418,7 +418,7 @@ def test_room_for_a_large_transaction_is_given_up_with_the_next(store: SqliteSto
 # --- erasing ------------------------------------------------------------------------------------
 
 
-def test_what_is_erased_makes_the_database_smaller(store: SqliteStore, home: Path) -> None:
+def test_erasing_shrinks_the_database(store: SqliteStore, home: Path) -> None:
     put(store, "s1", batch("a"), blobs=[noise(1), noise(2)])
     put(store, "s2", batch("b"))
     store.erase("s1", lambda view: batch("tombstone", forgotten=1))
@@ -515,7 +515,7 @@ AUDITED = """
 """
 
 
-def test_nothing_of_ours_opens_the_database_but_sqlite(home: Path, tmp_path: Path) -> None:
+def test_no_code_of_ours_opens_the_database_without_sqlite(home: Path, tmp_path: Path) -> None:
     (tmp_path / "work").mkdir()
     assert run(AUDITED, home, tmp_path / "work") == ""
 
@@ -769,7 +769,7 @@ def test_a_command_leaves_the_checkpoint_to_others(home: Path, tmp_path: Path) -
     assert "a remark" in command("log")
 
 
-def test_a_close_in_order_moves_everything_into_the_database(home: Path) -> None:
+def test_regular_close_moves_everything_into_the_database(home: Path) -> None:
     store = opened(home)
     put(store, "s1", batch("a"))
     store.close()
@@ -856,7 +856,7 @@ def test_everything_is_private_whatever_the_umask(home: Path, tmp_path: Path, um
     assert {stat.S_IMODE(path.stat().st_mode) for path in folders} == {0o700}
 
 
-def test_any_folder_name_will_do(tmp_path: Path) -> None:
+def test_any_folder_name_works(tmp_path: Path) -> None:
     for name in (
         "a b",
         "100%",
@@ -907,9 +907,7 @@ def test_every_table_of_ours_is_strict(store: SqliteStore) -> None:
     assert [name for name, strict in ours.items() if not strict] == []
 
 
-def test_a_log_that_cannot_be_had_is_refused_not_worked_around(
-    home: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_unavailable_wal_mode_is_refused(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     put(opened(home), "s1", batch("a"))
 
     class Stubborn(sqlite_connection.Reader):

@@ -88,7 +88,7 @@ def holding(path: str) -> subprocess.Popen[str]:
     return holder
 
 
-def test_it_is_held_inside_and_free_outside(path: str) -> None:
+def test_lock_is_held_inside_and_free_outside(path: str) -> None:
     lock = lock_at(path)
     for _ in range(3):
         with lock:
@@ -122,7 +122,7 @@ def test_a_lock_that_could_not_be_opened_is_opened_by_the_next_try(path: str) ->
     lock.close()
 
 
-def test_the_holder_signs_with_pid_and_name(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_holder_records_its_pid_and_name(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "argv", ["/usr/bin/agent-7", "x"])
     with lock_at(path) as _:
         assert lock_at(path).holder() == f"pid {os.getpid()} (agent-7)"
@@ -130,7 +130,9 @@ def test_the_holder_signs_with_pid_and_name(path: str, monkeypatch: pytest.Monke
 
 
 @pytest.mark.parametrize("argv", [[], [""], ["/x/" + "n" * 300], ["\udc80ü"]])
-def test_any_name_will_do(path: str, argv: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_any_program_name_works(
+    path: str, argv: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(sys, "argv", argv)
     with lock_at(path):
         assert lock_at(path).holder().startswith(f"pid {os.getpid()} (")
@@ -360,7 +362,7 @@ def test_private_files_are_private_whatever_the_umask(tmp_path: Path, umask: int
         open_private(str(tmp_path / "file"), os.O_EXCL)
 
 
-def test_what_is_left_to_wait_runs_out_while_the_lock_is_held(tmp_path: Path) -> None:
+def test_remaining_wait_time_decreases_while_the_lock_is_held(tmp_path: Path) -> None:
     """Opening and beginning may each meet a foreign lock: they share one deadline."""
     clock = FakeClock()
     lock = WriterLock(str(tmp_path / "lock"), clock=clock, timeout=10)
@@ -523,7 +525,7 @@ def test_interrupt_at_any_step_of_a_write_does_not_block_the_next(tmp_path: Path
     assert every_step(act, is_left) > 300
 
 
-def test_an_interrupt_at_any_step_of_a_view_leaves_no_reader_lent_for_ever_or_twice(
+def test_interrupt_at_any_step_of_a_view_returns_its_reader_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """For ever: a fork would be refused from then on. Twice: two views would share a moment."""
@@ -546,7 +548,7 @@ def test_an_interrupt_at_any_step_of_a_view_leaves_no_reader_lent_for_ever_or_tw
     assert [reader() for reader in database._lent.values() if reader() is not None] == []
 
 
-def test_a_view_that_an_interrupt_left_does_not_end_that_of_another(tmp_path: Path) -> None:
+def test_interrupted_view_does_not_end_another_view(tmp_path: Path) -> None:
     store = opened(tmp_path / "home")
     put(store, "s-1", batch("a"))
     left = store.view("s-1")

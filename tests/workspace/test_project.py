@@ -291,7 +291,7 @@ def test_git_config_is_read_as_git_reads_it(tmp_path: Path) -> None:
 
 
 @given(st.text(alphabet='["]remoting=url\n\\#; \t', max_size=80))
-def test_any_text_is_read_without_fail(text: str) -> None:
+def test_any_config_text_is_read_without_error(text: str) -> None:
     remote_urls(text)
     remote_urls('[remote "origin"]\nurl = ' + text)
 
@@ -457,7 +457,7 @@ def in_words(found: str, is_certain: bool) -> str:
 @pytest.mark.parametrize(
     ("here", "projects", "answer"), [case[1:] for case in CASES], ids=[case[0] for case in CASES]
 )
-def test_decision(here: str, projects: list[str], answer: str) -> None:
+def test_match_follows_the_table(here: str, projects: list[str], answer: str) -> None:
     candidates = [project(number, text) for number, text in enumerate(projects)]
     for order in (candidates, candidates[::-1]):
         assert in_words(*match_project(keys(here), order)) == answer

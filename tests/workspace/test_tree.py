@@ -377,7 +377,7 @@ def test_a_file_that_changed_just_now_has_no_stamp(tmp_path: Path) -> None:
     assert (file_facts(str(tmp_path / "x"), changed + 2_500) or ("", ""))[1]
 
 
-def test_file_facts_of_something_else_than_a_file(tmp_path: Path) -> None:
+def test_file_facts_of_a_folder_have_no_digest(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "fifo")
     assert file_facts(str(tmp_path / "nowhere"), LATER) is None
     assert file_facts("a\0b", LATER) is None
@@ -449,7 +449,7 @@ def test_drift_stops_at_its_number_of_files(tmp_path: Path) -> None:
     assert [verdict for _, verdict in found] == ["same", "same", "not checked", "not checked"]
 
 
-def test_something_is_there_only_inside_the_tree(tmp_path: Path) -> None:
+def test_path_exists_only_inside_the_tree(tmp_path: Path) -> None:
     (tmp_path / "x").touch()
     (tmp_path / "out").symlink_to("/etc/passwd")
     told = {name: path_exists(name, str(tmp_path)) for name in ("x", "y", "out", "../x", "/etc")}

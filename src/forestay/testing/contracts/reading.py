@@ -99,7 +99,7 @@ class Reading(Fixtures):
             put(other, "s1", batch("b", head=head(2)))
             assert view.remembered is not None and view.remembered.n == 1
 
-    def test_one_can_write_while_one_reads(self, store: Store) -> None:
+    def test_writing_is_possible_during_a_read(self, store: Store) -> None:
         put(store, "s1", batch(*map(str, range(100))))
         with store.view("s1") as view:
             for stored in view.events():
@@ -194,7 +194,7 @@ class Reading(Fixtures):
         assert ids(project=None) == ["s1", "s2", "s3"]
         assert ids(status="' OR 1=1 --") == []
 
-    def test_a_beginning_finds_every_id_that_has_it(self, store: Store) -> None:
+    def test_prefix_finds_every_id_that_begins_with_it(self, store: Store) -> None:
         for session in "abc abx ABe b% b_x b* b? b[a] zz zzz ä1 y~ yü".split():
             put(store, session, batch("a"))
         for prefix, expected in (
@@ -307,7 +307,7 @@ class Searching(Fixtures):
         hits = searched.search("login", text_of=picky)
         assert sorted((str(h["session"]), h["seq"]) for h in hits) == [("s1", 3), ("s2", 2)]
 
-    def test_what_is_erased_while_it_is_being_read_is_not_indexed(
+    def test_event_erased_during_a_search_is_not_indexed(
         self, searched: Store, another: Callable[[], Store], place: Place
     ) -> None:
         other = another()

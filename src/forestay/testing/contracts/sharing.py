@@ -47,7 +47,7 @@ class Remembering(Fixtures):
 
             looking.append("s1", plan)
 
-    def test_a_database_that_was_set_back_is_shorter_than_what_is_remembered(
+    def test_rolled_back_database_is_shorter_than_its_remembered_heads(
         self, store: Store, another: Callable[[], Store], place: Place
     ) -> None:
         put(store, "s1", batch("a", head=head(1)))
@@ -66,7 +66,7 @@ class Remembering(Fixtures):
         put(later, "s3", batch("new", head=head(1)))
         assert {session for session, _ in later.maintenance.remembered()} == {"s1", "s2", "s3"}
 
-    def test_what_was_lost_stays_known(self, store: Store, another: Callable[[], Store]) -> None:
+    def test_lost_heads_stay_known(self, store: Store, another: Callable[[], Store]) -> None:
         gone = ("d1", 5, head(5).hash)
         put(store, "s1", batch("a", lost=[gone]))
         put(store, "s1", batch("b", lost=[gone]))
@@ -74,7 +74,7 @@ class Remembering(Fixtures):
             assert view.lost() == [gone]
         assert [(s, h.n) for s, h in store.maintenance.remembered()] == [("s1", 5)]
 
-    def test_a_loss_may_be_noted_for_a_session_that_is_not_there(self, store: Store) -> None:
+    def test_loss_can_be_recorded_for_a_missing_session(self, store: Store) -> None:
         put(store, "s1", batch("a"))
         for _ in range(2):
             store.maintenance.note_lost("s9", head(5))
@@ -185,7 +185,7 @@ class Sharing(Fixtures):
         assert store.machine.device == ""
         assert store.search("words", text_of=text_of) == []
 
-    def test_everything_is_there_after_reopening(
+    def test_everything_is_stored_after_reopening(
         self, store: Store, another: Callable[[], Store]
     ) -> None:
         put(store, "s1", batch("a", rows=[("step", "t", True, 1, b"row")]))

@@ -32,7 +32,7 @@ MEGABYTE = 1 << 20
 class Appending(Fixtures):
     # -- appending -------------------------------------------------------------------------------
 
-    def test_what_was_appended_is_read_back_exactly(self, store: Store) -> None:
+    def test_appended_events_are_read_back_exactly(self, store: Store) -> None:
         top, salt, data = bytes(range(256)), b"\0salt\xff", "näh ✓ \0".encode()
         rows: list[Row] = [("step", "ü", True, -3, b"\0\xff"), ("step", "", False, 2**40, b"")]
         what = batch(rows=rows, core=b"\0core\xff", fold=7)
@@ -67,7 +67,7 @@ class Appending(Fixtures):
         store.append("s1", plan)
         assert texts(store, "s1") == ["a", "b"]
 
-    def test_a_plan_that_answers_nothing_writes_nothing(self, store: Store) -> None:
+    def test_plan_that_returns_none_writes_nothing(self, store: Store) -> None:
         store.append("s1", lambda view: None, create=True, blobs=[blob(b"x")])
         assert store.catalogue() == []
         assert store.blob(blob(b"x")[0]) is None
@@ -101,7 +101,7 @@ class Appending(Fixtures):
             assert (view.seq, view.row("step", "t1"), view.listing()["goal"]) == (1, b"old", "old")
         assert texts(store, "s1") == ["a"]
 
-    def test_a_session_is_made_only_when_asked(self, store: Store) -> None:
+    def test_session_is_created_only_on_request(self, store: Store) -> None:
         with pytest.raises(NoSession):
             store.append("s1", lambda view: batch("a"))
         assert store.catalogue() == []
@@ -124,7 +124,7 @@ class Appending(Fixtures):
         assert seen == [True]
         assert len(store.catalogue()) == 1
 
-    def test_reading_what_is_not_there_raises_no_session(self, store: Store) -> None:
+    def test_reading_a_missing_session_raises_no_session(self, store: Store) -> None:
         for session in ("s1", "", "\0", "\udc80", "%", "s" * 1000):
             with pytest.raises(NoSession):
                 store.view(session)
@@ -167,7 +167,9 @@ class Appending(Fixtures):
             again = view.find("k1")
             assert again is not None and again.seq == 1
 
-    def test_keys_are_asked_for_together_and_what_has_none_is_read(self, store: Store) -> None:
+    def test_several_keys_are_looked_up_together_and_keyless_events_are_listed(
+        self, store: Store
+    ) -> None:
         put(store, "s1", batch("a", key="k1"))
         put(store, "s1", batch("b", "c"))
         put(store, "s2", batch("d", key="k2"))
@@ -269,7 +271,7 @@ class Erasing(Fixtures):
             store.append("s1", lambda view: batch("a"), create=True, blobs=[("0" * 64, b"x")])
         assert store.catalogue() == []
 
-    def test_a_damaged_blob_is_never_handed_out(self, store: Store, place: Place) -> None:
+    def test_damaged_blob_is_never_returned(self, store: Store, place: Place) -> None:
         digest, data = blob(b"what was written" * 1000)
         put(store, "s1", batch("a"), blobs=[data, b"sound"])
         place.damage_blob(digest)
@@ -303,7 +305,7 @@ class Erasing(Fixtures):
         if store.capabilities.search:
             assert found(store, "geheim") == []
 
-    def test_content_goes_with_the_last_session_that_names_it(self, store: Store) -> None:
+    def test_content_is_erased_with_the_last_session_that_names_it(self, store: Store) -> None:
         for session in ("s1", "s2"):
             put(store, session, batch(naming(b"shared")), [b"shared"])
         store.erase("s1", lambda view: batch("tombstone", forgotten=1))
@@ -327,9 +329,7 @@ class Erasing(Fixtures):
         put(store, "s1", batch("after"))
         assert texts(store, "s1")[3:] == ["after"]
 
-    def test_erased_events_leave_nothing_of_theirs_in_any_byte(
-        self, store: Store, place: Place
-    ) -> None:
+    def test_erased_events_leave_no_byte(self, store: Store, place: Place) -> None:
         own, shared = _noise("own"), _noise("shared")
         put(store, "s1", batch("Geheim-1", naming(shared)), [shared])
         put(store, "s1", batch(naming(own), key="Geheimkey"), [own])
@@ -353,7 +353,7 @@ class Erasing(Fixtures):
         if store.capabilities.search:
             assert found(store, "geheim") == [] and len(found(store, "after")) == 1
 
-    def test_what_was_held_without_content_can_get_it(self, store: Store) -> None:
+    def test_event_without_content_can_get_it_later(self, store: Store) -> None:
         put(store, "s1", batch("first", "second", "third"))
         with store.view("s1") as view:
             before = list(view.events())
@@ -371,7 +371,7 @@ class Erasing(Fixtures):
             assert [event.data for event in view.events(limit=3)] == filled
         assert store.maintenance.flaws() == []
 
-    def test_content_that_no_event_names_goes_with_an_empty_erasure(self, store: Store) -> None:
+    def test_empty_erasure_removes_content_that_no_event_names(self, store: Store) -> None:
         put(store, "s1", batch(naming(b"named")), [b"named"])
         store.append("s1", lambda view: batch("a", erased=[]), blobs=[blob(b"named by nobody")])
         assert store.blob(blob(b"named by nobody")[0]) is None
@@ -388,7 +388,7 @@ class Erasing(Fixtures):
         assert texts(store, "s1") == ["a"]
         assert store.blob(blob(b"data")[0]) == b"data"
 
-    def test_pages_that_are_being_read_go_when_the_reader_has_gone(
+    def test_pages_in_use_by_a_reader_are_removed_after_it_ends(
         self, store: Store, another: Callable[[], Store], place: Place
     ) -> None:
         put(store, "s1", batch("Geheimnis"))

@@ -1,4 +1,4 @@
-"""Forgetting: what was forgotten is in no byte any more, and nothing brings it back."""
+"""Forgetting: forgotten content is in no byte any more, and nothing restores it."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from forestay.model.state import Proof
 from tests.histories import image, simulate
 from tests.homes import Home, digest_of
 
-SAID = "Zimtschnecke"
+WORD = "Zimtschnecke"
 
 
 @pytest.fixture
@@ -44,39 +44,39 @@ def events(home: Home, session: str = "s-1") -> list[Event]:
 
 
 def forget(home: Home, *numbers: int, because: str = "") -> list[int]:
-    """Forget events by their arrival numbers; returns those that lost something."""
+    """Forget events by their arrival numbers; return the numbers of those that lost content."""
     hashes = [event.hash for event in events(home) if event.seq in numbers]
     done = home.journal.forget_events("s-1", hashes, actor="user", because=because)
     return [event.seq for event in done]
 
 
-def holds(home: Home, text: str = SAID) -> list[str]:
-    """The files of a home that hold a text, in any case, plain or inside a pack."""
+def files_with(home: Home, text: str = WORD) -> list[str]:
+    """Return the files of a home that contain a text, in any case, plain or inside a pack."""
     found = []
     for path in sorted(home.path.rglob("*")):
         data = path.read_bytes() if path.is_file() else b""
         if path.suffix == ".fspack":
-            data += b"".join(_said(item) for item in pack.Reader([data]))
+            data += b"".join(_content_of(item) for item in pack.Reader([data]))
         if text.lower().encode() in data.lower():
             found.append(str(path))
     return found
 
 
-def _said(item: pack.Item) -> bytes:
+def _content_of(item: pack.Item) -> bytes:
     if isinstance(item, pack.Blob):
         return item.data
     return b"".join(sealed.data or b"" for sealed in item.events)
 
 
-def busy(home: Home) -> None:
-    """A session that says one word in every way that there is."""
+def fill_session(home: Home) -> None:
+    """Record a session that contains one word in every kind of text."""
     home.start()
-    long = (f"{SAID} " * 900).encode()
-    home.do("s-1", ev.NoteAdded(text=f"{SAID} is short", for_next=True))
-    home.do("s-1", ev.NoteAdded(text=SAID, blob=digest_of(long), size=len(long)), content=long)
-    home.do("s-1", ev.StepAdded(step="t1", title=f"bake {SAID}"))
-    home.do("s-1", ev.DecisionMade(decision="d1", what=f"{SAID} it is", chosen=f"a {SAID}"))
-    home.keep(f"{SAID} as an artifact".encode())
+    long = (f"{WORD} " * 900).encode()
+    home.do("s-1", ev.NoteAdded(text=f"{WORD} is short", for_next=True))
+    home.do("s-1", ev.NoteAdded(text=WORD, blob=digest_of(long), size=len(long)), content=long)
+    home.do("s-1", ev.StepAdded(step="t1", title=f"bake {WORD}"))
+    home.do("s-1", ev.DecisionMade(decision="d1", what=f"{WORD} it is", chosen=f"a {WORD}"))
+    home.keep(f"{WORD} as an artifact".encode())
     home.note("nothing else")
 
 
@@ -84,18 +84,18 @@ def busy(home: Home) -> None:
 
 
 def test_forgotten_events_are_gone_from_every_byte_and_the_chain_verifies(home: Home) -> None:
-    busy(home)
-    assert home.store.search(SAID, text_of=search_text)
+    fill_session(home)
+    assert home.store.search(WORD, text_of=search_text)
     home.save()
     before = [sealed.hash for sealed in home.events()]
     assert forget(home, 2, 3, 4, 5, 6) == [2, 3, 4, 5, 6]
     backup.purge(home.folder, "s-1", set(before[1:6]))
-    assert holds(home) == []
-    assert home.store.search(SAID, text_of=search_text) == []
+    assert files_with(home) == []
+    assert home.store.search(WORD, text_of=search_text) == []
     assert home.is_sound() and [s.hash for s in home.events()][:7] == before
     assert home.store.maintenance.flaws() == []
-    home.note("the session goes on")
-    assert home.is_sound() and home.store.search("goes on", text_of=search_text)
+    home.note("the session continues")
+    assert home.is_sound() and home.store.search("continues", text_of=search_text)
 
 
 def test_content_that_other_sessions_use_stays(home: Home) -> None:
@@ -114,9 +114,9 @@ def test_content_that_other_sessions_use_stays(home: Home) -> None:
 
 
 def test_erased_event_has_no_content(home: Home) -> None:
-    busy(home)
+    fill_session(home)
     home.do("s-1", ev.StepStarted(step="t1"))
-    home.do("s-1", ev.EvidenceObserved(proof="lint", argv=["make", SAID], exit=0))
+    home.do("s-1", ev.EvidenceObserved(proof="lint", argv=["make", WORD], exit=0))
     forget(home, 2, 3, 4, 5, 6, 8, 9)
     with home.store.view("s-1") as view:
         state = home.journal.state(view)
@@ -139,50 +139,50 @@ def test_session_continues_after_its_first_event_was_forgotten(home: Home) -> No
 
 
 def test_forgetting_twice_records_one_tombstone_which_cannot_be_forgotten(home: Home) -> None:
-    busy(home)
+    fill_session(home)
     assert forget(home, 2, because="a name") == [2]
     count = len(home.events())
     assert forget(home, 2) == [] and len(home.events()) == count
     assert forget(home, count) == [] and len(home.events()) == count
     (stone,) = [e for e in events(home) if isinstance(e.body, ev.EventForgotten)]
-    told = events(home)[1]
+    event = events(home)[1]
     assert isinstance(stone.body, ev.EventForgotten)
-    assert (stone.body.hashes, stone.body.ids) == ([told.hash], [told.id])
+    assert (stone.body.hashes, stone.body.ids) == ([event.hash], [event.id])
     assert (stone.body.because, stone.head.actor, stone.head.must) == ("a name", "user", "0.1.0")
 
 
 def test_many_events_take_several_tombstones(home: Home) -> None:
     home.start()
-    moves: list[Body] = [ev.NoteAdded(text=f"{SAID} {n}") for n in range(250)]
+    moves: list[Body] = [ev.NoteAdded(text=f"{WORD} {n}") for n in range(250)]
     home.journal.append("s-1", *moves, actor="cli")
     assert forget(home, *range(2, 252)) == list(range(2, 252))
     assert [e.kind for e in events(home)][251:] == ["event.forgotten"] * 3
-    assert holds(home) == [] and home.is_sound()
+    assert files_with(home) == [] and home.is_sound()
 
 
 def test_a_call_under_the_key_of_a_forgotten_event_does_not_record_it_again(home: Home) -> None:
     home.start()
-    home.journal.append("s-1", ev.NoteAdded(text=SAID), actor="cli", key="k")
+    home.journal.append("s-1", ev.NoteAdded(text=WORD), actor="cli", key="k")
     forget(home, 2)
-    again = home.journal.append("s-1", ev.NoteAdded(text=SAID), actor="cli", key="k")
-    assert again.repeated and holds(home) == []
+    again = home.journal.append("s-1", ev.NoteAdded(text=WORD), actor="cli", key="k")
+    assert again.repeated and files_with(home) == []
 
 
 def test_damaged_events_are_not_given_a_sum_by_an_erasure(home: Home) -> None:
-    busy(home)
+    fill_session(home)
     home.write("UPDATE event SET data = x'7b7d' WHERE position & 4294967295 = 7")
     from forestay.errors import Damaged
 
     with pytest.raises(Damaged, match="damaged"):
         forget(home, 2)
-    assert holds(home) and not home.is_sound()
+    assert files_with(home) and not home.is_sound()
 
 
 # -- copies --------------------------------------------------------------------------------------
 
 
 def test_old_copies_restore_nothing_forgotten(home: Home) -> None:
-    busy(home)
+    fill_session(home)
     export, saved = home.export(), home.save().path
     old = home.events()
     Path(home.path / "elsewhere.fspack").write_bytes(Path(saved).read_bytes())
@@ -192,70 +192,70 @@ def test_old_copies_restore_nothing_forgotten(home: Home) -> None:
     home.absorb(str(home.path / "elsewhere.fspack"), partial=True)
     home.journal.absorb("s-1", old, entitled=anyone)
     os.unlink(home.path / "elsewhere.fspack")
-    assert holds(home) == [] and home.is_sound()
+    assert files_with(home) == [] and home.is_sound()
 
 
 def test_copy_that_arrives_after_its_tombstone_is_stored_without_content(
     home: Home, other: Home
 ) -> None:
-    busy(home)
+    fill_session(home)
     export = home.export()
     forget(home, 2, 3, 4, 5, 6)
     other.absorb(home.export())
-    assert holds(other) == []
+    assert files_with(other) == []
     other.absorb(export)
-    assert holds(other) == [] and other.is_sound()
+    assert files_with(other) == [] and other.is_sound()
 
 
 def test_content_that_arrives_alone_is_not_stored_for_an_erased_event(home: Home) -> None:
-    busy(home)
-    long = (f"{SAID} " * 900).encode()
+    fill_session(home)
+    long = (f"{WORD} " * 900).encode()
     forget(home, 2, 3, 4, 5, 6)
     home.journal.absorb("s-1", [], [(digest_of(long), long)])
-    assert home.store.blob(digest_of(long)) is None and holds(home) == []
+    assert home.store.blob(digest_of(long)) is None and files_with(home) == []
 
 
 def test_imported_file_erases_nothing_but_counts_events_forgotten_elsewhere(
     home: Home, other: Home
 ) -> None:
-    busy(home)
+    fill_session(home)
     other.absorb(home.export())
     forget(home, 2, 4)
     (taken,) = other.absorb(home.export()).sessions
     assert (taken.new, taken.kept, taken.why) == (1, 2, "")
-    assert other.events()[1].data is not None and holds(other)
+    assert other.events()[1].data is not None and files_with(other)
     assert image(fold(events(other))) == image(fold(events(home)))
     assert other.is_sound()
     assert forget(other, 2, 4) == [2, 4]  # the word of the user
     assert [e.kind for e in events(other)].count("event.forgotten") == 1
     forget(other, 3, 5, 6)
-    assert holds(other) == [] and other.is_sound()
+    assert files_with(other) == [] and other.is_sound()
 
 
 def test_a_tombstone_of_an_entitled_device_erases_here(home: Home, other: Home) -> None:
-    busy(home)
+    fill_session(home)
     other.absorb(home.export())
-    assert holds(other)
+    assert files_with(other)
     forget(home, 2, 3, 4, 5, 6)
     restore.absorb(other.journal, home.export(), entitled=anyone)
-    assert holds(other) == [] and other.is_sound()
+    assert files_with(other) == [] and other.is_sound()
     assert image(fold(events(other))) == image(fold(events(home)))
     restore.absorb(other.journal, home.export(), entitled=anyone)
     assert [s.hash for s in other.events()] == [s.hash for s in home.events()]
 
 
 def test_tombstone_of_another_person_is_stored_and_erases_nothing(home: Home, other: Home) -> None:
-    busy(home)
+    fill_session(home)
     other.absorb(home.export())
     forget(home, 2)
     mine = home.events()[0]
     device = ev.parse_header(mine.header).device
 
-    def nobody(by: str, of: str) -> bool:
+    def refuse_all(by: str, of: str) -> bool:
         assert (by, of) == (device, device)
         return False
 
-    restore.absorb(other.journal, home.export(), entitled=nobody)
+    restore.absorb(other.journal, home.export(), entitled=refuse_all)
     assert len(other.events()) == 8 and other.events()[1].data is not None
 
 
@@ -263,18 +263,18 @@ def test_copy_under_another_hash_is_forgotten_too(home: Home, other: Home) -> No
     home.start()
     other.absorb(home.export())
     for one in (home, other):
-        one.journal.append("s-1", ev.NoteAdded(text=SAID), actor="hook:x", key="told")
+        one.journal.append("s-1", ev.NoteAdded(text=WORD), actor="hook:x", key="told")
     forget(home, 2)
     restore.absorb(other.journal, home.export(), entitled=anyone)
-    assert holds(other) == [] and other.is_sound()
+    assert files_with(other) == [] and other.is_sound()
     home.absorb(other.export())
-    assert holds(home) == [] and [s.hash for s in home.events()][1] == home.events()[1].hash
+    assert files_with(home) == [] and [s.hash for s in home.events()][1] == home.events()[1].hash
 
 
 def test_a_session_that_another_device_forgot_is_erased_here(home: Home, other: Home) -> None:
-    busy(home)
+    fill_session(home)
     other.absorb(home.export())
-    other.note(f"{SAID} meanwhile")
+    other.note(f"{WORD} meanwhile")
     meanwhile = other.export()
     home.journal.forget("s-1", actor="user")
     with pytest.raises(Refused):
@@ -282,32 +282,32 @@ def test_a_session_that_another_device_forgot_is_erased_here(home: Home, other: 
     restore.absorb(other.journal, home.export(), entitled=anyone)
     restore.absorb(home.journal, meanwhile, entitled=anyone)
     for one in (home, other):
-        assert holds(one) == [] and one.is_sound()
+        assert files_with(one) == [] and one.is_sound()
         assert [row["id"] for row in one.store.catalogue()] == []
         assert all(sealed.data is None for sealed in one.events())
     assert {s.hash for s in home.events()} == {s.hash for s in other.events()}
 
 
 def test_session_that_a_stranger_forgot_is_not_erased(home: Home, other: Home) -> None:
-    busy(home)
+    fill_session(home)
     other.absorb(home.export())
     home.journal.forget("s-1", actor="user")
     (taken,) = restore.absorb(other.journal, home.export(), entitled=lambda by, of: False).sessions
-    assert "stays here" in taken.why and holds(other)
+    assert "stays here" in taken.why and files_with(other)
     with pytest.raises(Refused, match="someone else"):
         other.journal.absorb("s-1", home.events(), entitled=lambda by, of: False)
 
 
 def test_tombstone_is_not_absorbed_as_an_ordinary_event(home: Home, other: Home) -> None:
-    """Where events simply go on nothing is folded anew; a tombstone has to be looked at."""
-    busy(home)
+    """Ordinary events are folded onto the last state; a tombstone needs a fold of all events."""
+    fill_session(home)
     other.absorb(home.export())
     home.journal.forget("s-1", actor="user")
     stone = home.events()[-1]
     assert not other.journal.append_in_order(
         "s-1", [(stone, ev.parse_header(stone.header), stone.hash)]
     )
-    assert holds(other) and len(other.events()) == 7
+    assert files_with(other) and len(other.events()) == 7
 
 
 # -- any order -----------------------------------------------------------------------------------
@@ -330,13 +330,13 @@ def test_many_histories_with_tombstones_converge(
 
 
 def _check_convergence(path: Path, seed: int) -> None:
-    """Homes that hold the same events say the same, and none says what was forgotten."""
+    """Check that homes with the same events have the same state, without forgotten content."""
     random = Random(seed)
     world = simulate(random, 14, newer=False)
     if any(event.kind == "session.forgotten" for event in world.events):
         return
     sealed = [world.sealed[event.hash] for event in world.events]
-    gone, kept = _forgotten(world.events), _kept_in(path / "x", sealed)
+    gone, kept = _forgotten(world.events), _fold_copy(path / "x", sealed)
     for name in "ab":
         home = Home(path / name, seed=3)
         for part in _parts(random, sealed):
@@ -348,7 +348,7 @@ def _check_convergence(path: Path, seed: int) -> None:
         home.store.close()
 
 
-def _kept_in(path: Path, sealed: list[Sealed]) -> dict[tuple[str, str], bytes]:
+def _fold_copy(path: Path, sealed: list[Sealed]) -> dict[tuple[str, str], bytes]:
     home = Home(path, seed=3)
     home.journal.absorb("s-1", sealed)
     found = image(fold(events(home)))
@@ -357,15 +357,15 @@ def _kept_in(path: Path, sealed: list[Sealed]) -> dict[tuple[str, str], bytes]:
 
 
 def _parts(random: Random, sealed: list[Sealed]) -> Iterator[list[Sealed]]:
-    """Some of it in an order of causes, full or stale, and again."""
+    """Yield beginnings of a history of random length, with repetitions."""
     for _ in range(3):
         yield sealed[: random.randrange(1, len(sealed) + 1)]
 
 
-def _forgotten(told: list[Event]) -> set[str]:
-    stones = [e.body for e in told if isinstance(e.body, ev.EventForgotten)]
+def _forgotten(history: list[Event]) -> set[str]:
+    stones = [e.body for e in history if isinstance(e.body, ev.EventForgotten)]
     hashes = {hash for stone in stones for hash in stone.hashes}
     ids = {id for stone in stones for id in stone.ids}
     return {
-        e.hash for e in told if (e.hash in hashes or e.id in ids) and e.kind != "event.forgotten"
+        e.hash for e in history if (e.hash in hashes or e.id in ids) and e.kind != "event.forgotten"
     }

@@ -1,4 +1,4 @@
-"""Short ways to open a home, to look at its files from outside, and to run another process."""
+"""Helpers that open a home, read its files without the store, and run another process."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ PRELUDE = """
     home = sys.argv[1]
     def opened(timeout=20.0):
         return SqliteStore(home, clock=Clock(), busy_timeout=timeout, machine="m")
-    def say(word):
+    def report(word):
         print(word, flush=True)
 """
 
-LOOK = """
+DESCRIBE = """
     import hashlib, json, os, sys
     found = {}
     for folder, _, names in os.walk(sys.argv[1]):
@@ -57,7 +57,7 @@ def opened(home: Path, timeout: float = 20.0, machine: str = "m") -> SqliteStore
 
 
 def start(code: str, *arguments: object, umask: int | None = None) -> subprocess.Popen[str]:
-    """Another Python process with `PRELUDE` and the home as first argument; it can be talked to."""
+    """Start a Python process with `PRELUDE` and these arguments; it reads from a pipe."""
     return subprocess.Popen(
         [sys.executable, "-c", textwrap.dedent(PRELUDE) + textwrap.dedent(code)]
         + [str(argument) for argument in arguments],
@@ -70,19 +70,19 @@ def start(code: str, *arguments: object, umask: int | None = None) -> subprocess
 
 
 def run(code: str, *arguments: object, umask: int | None = None) -> str:
-    """What such a process prints; it must succeed."""
+    """Return what such a process prints; it must succeed."""
     process = start(code, *arguments, umask=umask)
     out, err = process.communicate(timeout=60)
     assert process.returncode == 0, err
     return out.strip()
 
 
-def until_said(process: subprocess.Popen[str], word: str) -> None:
+def read_word(process: subprocess.Popen[str], word: str) -> None:
     assert process.stdout is not None
     assert process.stdout.readline().strip() == word
 
 
-def go_on(process: subprocess.Popen[str]) -> None:
+def resume_process(process: subprocess.Popen[str]) -> None:
     assert process.stdin is not None
     process.stdin.write("\n")
     process.stdin.flush()
@@ -94,12 +94,12 @@ def end(process: subprocess.Popen[str]) -> tuple[str, str]:
     return out.strip(), err
 
 
-def look(home: Path) -> Files:
-    """Mode, size, time and digest of every file of a home.
+def describe_files(home: Path) -> Files:
+    """Return mode, size, time and digest of every file of a home.
 
-    In a process of its own: closing a file of the database here would drop our locks.
+    Another process reads them: closing a file of the database here would drop our locks.
     """
-    script = [sys.executable, "-c", textwrap.dedent(LOOK), str(home)]
+    script = [sys.executable, "-c", textwrap.dedent(DESCRIBE), str(home)]
     found: Files = json.loads(subprocess.run(script, capture_output=True, check=True).stdout)
     return found
 
@@ -133,8 +133,8 @@ def raising(view: View) -> Batch:
     raise LookupError
 
 
-def unkeepable() -> Batch:
-    """A batch whose last row no table takes."""
+def unstorable_batch() -> Batch:
+    """Return a batch whose last row no table accepts."""
     bad = batch("x")
     bad.rows = [("step", "t", True, "no number", b"")]  # type: ignore[list-item]
     return bad
@@ -142,7 +142,7 @@ def unkeepable() -> Batch:
 
 @contextmanager
 def mounted(*arguments: str) -> Iterator[None]:
-    """A mount that is gone afterwards; skipped where mounting is not allowed."""
+    """Mount something for the duration of a test; skip it if mounting is not allowed."""
     if os.geteuid() != 0 or shutil.which("mount") is None:
         pytest.skip("only root can mount")
     done = subprocess.run(["mount", *arguments], capture_output=True, text=True)

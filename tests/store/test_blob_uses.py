@@ -1,4 +1,4 @@
-"""Which sessions use what is kept: when the table is wrong, the events are believed."""
+"""Which sessions use which content: if the table is wrong, the events decide."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ SHARED, OWN, TOUCHED = b"used by both", b"used by the first", b"named only"
 
 @pytest.fixture
 def home(tmp_path: Path) -> Iterator[Home]:
-    """Two sessions with common content, one with its own, one that only names a digest."""
+    """Record two sessions with common content, one with other content, one that names a digest."""
     home = Home(tmp_path / "home")
     for session in ("s-1", "s-2", "s-3"):
         home.start(session)
@@ -39,7 +39,7 @@ def uses(home: Home) -> list[tuple[str, int]]:
 
 
 def harm(home: Home, sql: str) -> None:
-    """Change rows behind the store's back, and show that some did change."""
+    """Change rows without the store, and check that some did change."""
     before = uses(home)
     home.write(sql)
     assert uses(home) != before

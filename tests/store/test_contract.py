@@ -1,4 +1,4 @@
-"""The SQLite store keeps the contract of every store."""
+"""The SQLite store fulfils the contract of every store."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class SqlitePlace(Place):
         self.home = home
 
     def raw(self) -> bytes:
-        # In a process of its own: closing these files would drop the locks of this one.
+        # In another process: closing these files would drop the locks of this one.
         return subprocess.run(
             ["find", str(self.home), "-type", "f", "-exec", "cat", "{}", "+"],
             capture_output=True,

@@ -1,7 +1,7 @@
-"""A database that was harmed, exchanged or has no room: a clear answer, and nothing is lost.
+"""A damaged, replaced or full database: a clear error, and nothing is lost.
 
-Whatever happened to the files, a command says what, why and what helps; nothing is overwritten
-that could still be saved, and a chain is never continued under an id that may fork.
+Whatever happened to the files, the error has what, why and what helps; nothing is overwritten that
+could still be saved, and a chain is never continued under an id that may fork.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ from forestay.store.sqlite.connection import MEANING, Database
 from forestay.store.sqlite.store import SqliteStore
 from forestay.testing.store_contract import batch, head, put, texts
 from tests.store.support import (
+    describe_files,
     is_locked,
     journal_of,
-    look,
     mounted,
     opened,
     run,
     start,
-    unkeepable,
+    unstorable_batch,
 )
 
 # --- replaced, copied, moved, set back ----------------------------------------------------------
@@ -79,7 +79,7 @@ def test_home_that_vanished_while_open_is_reported_then_created_again(home: Path
         put(store, "s1", batch("b"))
 
     def plan(view: View) -> Batch:
-        # A lock on the file that is gone would keep nobody out.
+        # A lock on the removed file would exclude no other process.
         assert is_locked(str(home / "writer.lock"))
         return batch("c")
 
@@ -141,7 +141,7 @@ def test_a_database_of_last_week_gets_a_new_device_id_and_verify_names_the_loss(
     shutil.copy(home / "forestay.db", home.parent / "last-week.db")
     lost = journal.append("s1", NoteAdded(text="since then"), actor="user").events[-1]
     store.close()
-    # In place, so that nothing but the remembered head can tell.
+    # In place, so that only the remembered head can show it.
     with (home.parent / "last-week.db").open("rb") as old, (home / "forestay.db").open("wb") as new:
         shutil.copyfileobj(old, new)
     store = opened(home)
@@ -223,7 +223,7 @@ def test_a_harmed_database_is_reported_and_nothing_is_overwritten(
     harm(home / "forestay.db")
     for name in ("forestay.db-wal", "forestay.db-shm"):
         (home / name).unlink(missing_ok=True)
-    before = look(home)
+    before = describe_files(home)
     for use in (
         lambda: opened(home).catalogue(),
         lambda: texts(opened(home), "s1"),
@@ -235,24 +235,24 @@ def test_a_harmed_database_is_reported_and_nothing_is_overwritten(
             use()
         assert damaged.value.exit_code == 5
         assert "forestay doctor" in damaged.value.hint
-    after = look(home)
+    after = describe_files(home)
     for name in before.keys() - {"writer.lock"}:
         assert after[name] == before[name], name
     assert after.keys() - before.keys() <= {"forestay.db-wal", "forestay.db-shm"}
 
 
 def test_log_of_a_missing_database_is_never_deleted(home: Path) -> None:
-    """SQLite deletes the log of an empty database, with every commit that is only there."""
+    """SQLite would delete the log of an empty database, with every commit that is only there."""
     run('put(opened(), "s1", batch("only in the log")); os._exit(0)', home)
     (home / "heads").unlink(missing_ok=True)
     for harm in (harm_by_emptying, harm_by_removing):
         harm(home / "forestay.db")
-        before = look(home)["forestay.db-wal"]
+        before = describe_files(home)["forestay.db-wal"]
         with pytest.raises(Damaged):
             opened(home).catalogue()
         with pytest.raises(Damaged):
             put(opened(home), "s2", batch("x"))
-        assert look(home)["forestay.db-wal"] == before
+        assert describe_files(home)["forestay.db-wal"] == before
 
 
 def test_database_created_by_another_process_during_the_first_read_is_not_damage(
@@ -293,7 +293,7 @@ def test_interrupted_creation_of_a_database_starts_again(home: Path) -> None:
 
 
 def test_no_process_ever_opens_half_a_database(home: Path) -> None:
-    """Killed at any statement of the creation, there is no database, and the next write works."""
+    """Kill at any statement of the creation: there is no database, and the next write works."""
     for step in (0, 1, 3, 10, 20):
         process = start(
             """
@@ -412,7 +412,7 @@ def test_a_connection_that_failed_is_not_trusted_again(store: SqliteStore) -> No
     put(store, "s1", batch("a"))
     before = store.database._writer
     with pytest.raises(Damaged):
-        put(store, "s1", unkeepable())
+        put(store, "s1", unstorable_batch())
     assert store.database._writer is None
 
     def plan(view: View) -> Batch:
@@ -442,8 +442,8 @@ def test_search_comes_to_an_end_where_events_are_missing(home: Path) -> None:
         put(store, "s1", batch("a word", "a word", "a word"))
         put(store, "s2", batch("a word"))
         store.database._writer.execute("DELETE FROM event WHERE position = (1 << 32) + 3")
-        say(sorted(found(store, "word")))
-        say(sorted(found(store, "word")))
+        report(sorted(found(store, "word")))
+        report(sorted(found(store, "word")))
         """,
         home,
     )
@@ -500,7 +500,7 @@ def test_on_a_full_disk_nothing_is_acknowledged_and_it_works_when_there_is_space
 
 # --- errors of the driver -----------------------------------------------------------------------
 
-# What is no error, and names of the authorizer that look like result codes.
+# These are no errors, or names of the authorizer that look like result codes.
 NO_ERRORS = """
     OK ROW DONE NOTICE WARNING DENY IGNORE DELETE INSERT PRAGMA READ SELECT TRANSACTION UPDATE
     ATTACH DETACH REINDEX ANALYZE FUNCTION SAVEPOINT RECURSIVE

@@ -1,4 +1,4 @@
-"""Which file systems will do for a home: told without writing anything."""
+"""Which file systems are suitable for a home: found out without writing anything."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Remembered heads: one slot per session, believed only when it is whole, never in the way."""
+"""Remembered heads: one slot per session, ignored if damaged, never an obstacle."""
 
 from __future__ import annotations
 

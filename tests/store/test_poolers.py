@@ -42,7 +42,7 @@ pytestmark = pytest.mark.skipif(_PROGRAM is None, reason="pgbouncer is not insta
 
 @pytest.fixture(scope="module")
 def pools(pg_server: PgServer) -> Iterator[dict[str, str]]:
-    """The URL of a pooler for each mode."""
+    """Return the URL of a pooler for each mode."""
     folders = {mode: tempfile.mkdtemp(prefix="fs-pool-") for mode in ("session", "transaction")}
     running = [_started(pg_server, mode, folder) for mode, folder in folders.items()]
     found = {mode: f"postgresql://postgres@/postgres?host={at}" for mode, at in folders.items()}
@@ -70,7 +70,7 @@ def _started(server: PgServer, mode: str, folder: str) -> subprocess.Popen[bytes
 
 
 class TestBehindATransactionPool(Appending):
-    """Each transaction may go over another connection, and nothing said to one is kept."""
+    """Each transaction may use another connection, and settings of one are lost."""
 
     @pytest.fixture
     def place(self, pools: dict[str, str], tmp_path: Path) -> PostgresPlace:

@@ -1,4 +1,4 @@
-"""What is PostgreSQL's alone: lost connections, several machines, refusals, and what it is told."""
+"""Only for PostgreSQL: lost connections, several machines, refusals, and statements."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def asked(place: PostgresPlace, sql: str, *values: object) -> list[tuple[Any, ..
 
 
 def end_all(place: PostgresPlace) -> None:
-    """End every connection of ours, as a server that goes down does."""
+    """End every connection of ours, like a server that shuts down."""
     asked(
         place,
         "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
@@ -178,7 +178,7 @@ def test_connection_that_breaks_during_the_plan_adds_no_second_event(
 
 
 class Cutting:
-    """A connection that is lost at COMMIT: before it is sent, or after it took effect."""
+    """A connection that breaks at COMMIT: before it is sent, or after it took effect."""
 
     def __init__(self, connection: Any, *, effect: bool) -> None:
         self._connection, self._effect = connection, effect
@@ -191,7 +191,7 @@ class Cutting:
             return self._connection.execute(sql, *values, **how)
         if self._effect:
             self._connection.execute(sql)
-            # All that was sent takes effect; the answer never comes.
+            # Everything that was sent takes effect; the answer never arrives.
             self._connection._pipeline.sync()
         self._connection.close()
         raise psycopg.OperationalError("the connection is lost")
@@ -280,9 +280,9 @@ def test_repeated_append_takes_one_round_trip_and_an_outdated_one_decides_again(
 
 
 def put_while_it_starts(store: Store, server: PgServer) -> None:
-    """Append something to a server that is down, and then starts."""
+    """Append to a server that is down and then starts."""
     try:
-        # It ends with the thread that started it, so it is the writer who gets one of its own.
+        # The server ends with the thread that started it, so the writer gets another thread.
         writing = threading.Thread(target=lambda: put(store, "s1", batch("b")))
         writing.start()
         time.sleep(0.2)
@@ -322,9 +322,9 @@ def test_server_that_does_not_return_is_reported_as_unreachable(
     put(first, "s1", batch("a"))
     first.close()
     away = PostgresPlace("postgresql://me@127.0.0.1:1/db", place.home)
-    with pytest.raises(StoreFailed, match="cannot be reached") as told:
+    with pytest.raises(StoreFailed, match="cannot be reached") as reported:
         texts(opened(away, timeout=0.1), "s1")
-    assert "forestay config store" in told.value.hint
+    assert "forestay config store" in reported.value.hint
 
 
 def test_view_that_lost_its_connection_raises(store: PostgresStore, place: PostgresPlace) -> None:
@@ -379,7 +379,7 @@ def note_many(opener: Callable[[], Store], name: str, count: int) -> None:
     store.close()
 
 
-# Loads everything once, and is then eight processes.
+# Imports everything once, then forks into eight processes.
 _HERD = """
 import os, pickle, sys
 acts = pickle.load(sys.stdin.buffer)
@@ -402,7 +402,7 @@ sys.exit(any(os.waitpid(child, 0)[1] for child in children))
 def test_eight_processes_append_to_one_session_and_its_chains_hold(
     place: PostgresPlace, tmp_path: Path
 ) -> None:
-    """Of two homes, as on two machines: four processes each."""
+    """Two homes, as on two machines, with four processes each."""
     with_start = opened(place)
     journal_of(with_start).append("s1", SessionStarted(goal="g"), actor="user", create=True)
     acts = [
@@ -481,7 +481,7 @@ def test_waiting_too_long_for_a_session_raises_busy(place: PostgresPlace, knows:
         return batch("b")
 
     content = (sha256(b"x").hexdigest(), b"x")
-    here.append("s1", slow, blobs=[content])  # with content it is decided under the lock
+    here.append("s1", slow, blobs=[content])  # with content the plan runs under the lock
     assert texts(here, "s1") == ["a", "b"]
     here.close()
     there.close()
@@ -544,7 +544,7 @@ def test_every_error_class_of_the_driver_has_a_meaning() -> None:
     known = {state[:2] for error in vars(psycopg.errors).values() if (state := _state(error))}
     ours = {code[:2] for code in servers.MEANING}
     lost = {"08", "57", "25"}
-    # What no statement of ours can meet: routines of users, cursors, roles, imports.
+    # No statement of ours can cause these: routines of users, cursors, roles, imports.
     never = set("00 01 02 03 09 0A 0B 0F 0L 0P 0Z 10 20 21 24 26 27 2B 2D 2F 34 38 39 3B".split())
     never |= set("3D 3F 44 54 55 72 F0 HV P0 XX".split())
     assert known - ours - lost - never == set()
@@ -591,7 +591,7 @@ def test_printing_the_sql_to_a_closed_pipe_shows_no_traceback() -> None:
 
 
 def test_migrations_only_add(place: PostgresPlace) -> None:
-    """The digest of each is pinned: one that was released is never changed, only followed."""
+    """The digest of each is pinned: a released migration is never changed, only followed."""
     digests = [sha256(script.encode()).hexdigest()[:16] for script in schema.MIGRATIONS]
     assert digests == ["1ccee8fb4036156d"]
     whole = " ".join(schema.statements("x"))

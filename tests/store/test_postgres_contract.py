@@ -1,4 +1,4 @@
-"""The PostgreSQL store keeps the contract of every store, against a real server."""
+"""The PostgreSQL store fulfils the contract of every store, with a real server."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _TABLES = ("session", "event", "row", "blob", "blob_use", "lost", "find", "chore
 
 
 class PostgresPlace(Place):
-    """A schema of its own, and a home."""
+    """A schema and a home for one test."""
 
     def __init__(self, url: str, home: Path, schema: str = "") -> None:
         self.schema = schema or f"stay{os.getpid()}_{next(_numbers)}"
@@ -34,7 +34,7 @@ class PostgresPlace(Place):
         self.server, self.home = url.replace("&prepare=no", ""), home
 
     def empty(self) -> None:
-        """Leave the tables as they were when they were made, as another store."""
+        """Empty the tables, as if they were those of a new store."""
         with psycopg.connect(self.server) as connection:
             for table in _TABLES:
                 connection.execute(f"DELETE FROM {self.schema}.{table}")
@@ -47,7 +47,7 @@ class PostgresPlace(Place):
         _emptied.append(self.schema)
 
     def raw(self) -> bytes:
-        """Every value of every table, and every file of the home."""
+        """Return every value of every table, and every file of the home."""
         files = subprocess.run(
             ["find", str(self.home), "-type", "f", "-exec", "cat", "{}", "+"], capture_output=True
         ).stdout
@@ -81,7 +81,7 @@ class PostgresPlace(Place):
             assert connection.execute(made, values).rowcount == 1
 
     def copy_data(self) -> Callable[[], None]:
-        """As a dump of the schema would, and its being put back in the place of the tables."""
+        """Copy the tables to another schema; the returned function puts them back."""
         kept = f"{self.schema}kept"
         with psycopg.connect(self.server) as connection:
             names = [

@@ -1,4 +1,4 @@
-"""What is true of this machine only: trees and projects, holders, files as last seen."""
+"""The tables of one machine: trees and projects, holders, files as last seen."""
 
 from __future__ import annotations
 

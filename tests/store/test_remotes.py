@@ -77,7 +77,7 @@ def test_result_of_a_sync_is_recorded(remotes: Remotes) -> None:
 
 
 def test_time_of_the_last_successful_sync_survives_failed_ones(remotes: Remotes) -> None:
-    """Also by who looked at the remote before that: it is not taken for a new one again."""
+    """A remote that was read before a success does not become new again."""
     before = added(remotes)
     remotes.record_sync(before, 99, "done", "")
     remotes.record_failure(before, "gone")
@@ -98,7 +98,7 @@ def test_events_wait_until_some_remote_has_them(remotes: Remotes) -> None:
 
 
 def test_mark_beyond_the_journal_hides_no_waiting_events(remotes: Remotes) -> None:
-    """A database that was made anew may be shorter than what it once pushed."""
+    """A rebuilt database may be shorter than what it once pushed."""
     usb = added(remotes)
     remotes.record_session(usb, There("s1", "x", 1, pushed=300, hash="h"))
     assert (remotes.waiting("s1"), remotes.waiting()) == (0, 1)

@@ -113,7 +113,7 @@ def test_a_fresh_database_has_the_newest_format(store: SqliteStore) -> None:
 
 
 def test_published_migrations_never_change() -> None:
-    """They are only added. Whoever changes one that was released breaks every database there is."""
+    """They are only added: a change to a released one breaks every existing database."""
     digests = [sha256(" ".join(script.split()).encode()).hexdigest()[:16] for script in MIGRATIONS]
     assert digests == ["3e79e0747f0b971c"]
 
@@ -125,7 +125,7 @@ def test_a_database_can_be_brought_up_from_any_format() -> None:
 
 
 def tables_after(have: int) -> list[tuple[str, str]]:
-    """The tables of a database that had a format and was brought up to date."""
+    """Return the tables of a database that had a format and was migrated."""
     with closing(sqlite3.connect(":memory:", isolation_level=None)) as connection:
         for script in MIGRATIONS[:have]:
             connection.executescript(script)
@@ -134,7 +134,7 @@ def tables_after(have: int) -> list[tuple[str, str]]:
 
 
 def test_listing_sessions_does_not_touch_their_cores() -> None:
-    """The core is large and comes last, so what lists show lies before it on the first page."""
+    """The core is large and the last column, so listings read only the first page."""
     with closing(sqlite3.connect(":memory:")) as connection:
         migrate(connection, 0)
         columns = [row[1] for row in connection.execute("PRAGMA table_info(session)")]

@@ -1,4 +1,4 @@
-"""A damaged search index: nothing is missed for it, and it is found, told and made anew."""
+"""A damaged search index: every event is still found, the damage is reported and repaired."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ def stage(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def indexed(stage: Path) -> Path:
-    """A home with 90 events in three sessions, all of them in the index, nobody inside.
+    """Return a closed home with 90 indexed events in three sessions.
 
-    Made once; from then on laid out afresh in the same place.
+    It is created once and then copied to the same path for each test.
     """
     here, kept = stage / "here", stage / "kept"
     if kept.exists():
@@ -55,7 +55,7 @@ def _make(home: Path) -> None:
 
 
 def in_tables(home: Path, harm: Harm) -> None:
-    """Change the tables from outside, and show that they did change."""
+    """Change the tables without the store, and check that they did change."""
     with closing(sqlite3.connect(home / "forestay.db", isolation_level=None)) as connection:
         before = list(connection.iterdump())
         harm(connection)
@@ -63,7 +63,7 @@ def in_tables(home: Path, harm: Harm) -> None:
 
 
 def flipped(seed: int) -> Harm:
-    """One bit of one record of the index."""
+    """Flip one bit of one record of the index."""
 
     def harm(connection: sqlite3.Connection) -> None:
         random = Random(seed)

@@ -1,7 +1,7 @@
 """The rules of the SQLite store that were learned by experiment: a test for each.
 
 Where it can be done in a moment, a test also shows on a scratch database what happens without the
-rule, so that nobody takes it for superstition.
+rule, so that no reader mistakes it for superstition.
 """
 
 from __future__ import annotations
@@ -42,19 +42,19 @@ from forestay.store.sqlite import filesystem_check
 from forestay.store.sqlite.store import SqliteStore
 from forestay.testing.store_contract import batch, found, head, put, text_of, texts
 from tests.store.support import (
+    describe_files,
     end,
-    go_on,
     is_locked,
     journal_of,
-    look,
     mounted,
     opened,
     raising,
+    read_word,
+    resume_process,
     run,
     size,
     start,
-    unkeepable,
-    until_said,
+    unstorable_batch,
 )
 
 DATABASE_FILES = ("forestay.db", "forestay.db-wal", "forestay.db-shm")
@@ -64,7 +64,7 @@ DATABASE_FILES = ("forestay.db", "forestay.db-wal", "forestay.db-shm")
 
 
 class Spy(sqlite_connection.Reader):
-    """A connection that notes whether the writer lock was held when it was used."""
+    """A connection that records whether the writer lock was held when it was used."""
 
     path = ""
     log: list[tuple[int, str, bool]] = []  # noqa: RUF012 - shared by all of them, on purpose
@@ -97,7 +97,7 @@ def test_all_use_of_the_writer_is_under_the_lock(
     with pytest.raises(LookupError):
         store.append("s1", raising)
     with pytest.raises(Damaged):
-        put(store, "s1", unkeepable())
+        put(store, "s1", unstorable_batch())
     put(store, "s1", batch("b"))
     store.erase("s1", lambda view: batch("tombstone", forgotten=1))
     store.close()
@@ -125,7 +125,7 @@ def test_head_is_remembered_before_the_lock_is_released(
 def test_a_folder_that_cannot_be_synced_is_a_failure(
     store: SqliteStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """SQLite passes over it; then a power cut takes the log, and all that is in it."""
+    """SQLite ignores such a failure; then a power cut may lose the log and everything in it."""
 
     def failing(path: str) -> None:
         raise OSError(errno.EIO, "input/output error")
@@ -145,14 +145,14 @@ def test_a_holder_that_was_stopped_is_named_and_nothing_is_lost(home: Path) -> N
     holder = start(
         """
         def plan(view):
-            say("holding")
+            report("holding")
             sys.stdin.readline()
             return batch("from the holder")
         opened().append("s1", plan, create=True)
         """,
         home,
     )
-    until_said(holder, "holding")
+    read_word(holder, "holding")
     holder.send_signal(signal.SIGSTOP)
     store = opened(home, timeout=0.3)
     began = time.monotonic()
@@ -163,7 +163,7 @@ def test_a_holder_that_was_stopped_is_named_and_nothing_is_lost(home: Path) -> N
     assert (busy.value.exit_code, busy.value.retryable) == (6, True)
     assert "busy_timeout" in busy.value.hint
     holder.send_signal(signal.SIGCONT)
-    go_on(holder)
+    resume_process(holder)
     end(holder)
     put(store, "s1", batch("mine"))
     assert texts(store, "s1") == ["from the holder", "mine"]
@@ -176,14 +176,14 @@ def test_writer_that_died_leaves_nothing_and_blocks_no_process(home: Path) -> No
         store = opened()
         put(store, "s1", batch("a"))
         def plan(view):
-            say("holding")
+            report("holding")
             sys.stdin.readline()
             return batch("never")
         store.append("s1", plan)
         """,
         home,
     )
-    until_said(writer, "holding")
+    read_word(writer, "holding")
     writer.kill()
     writer.communicate()
     store = opened(home, timeout=1)
@@ -198,14 +198,14 @@ def test_process_that_keeps_writing_starves_no_other(home: Path) -> None:
     greedy = start(
         """
         store = opened()
-        say("writing")
+        report("writing")
         stop = time.monotonic() + 20
         while time.monotonic() < stop and not os.path.exists(home + "/../stop"):
             put(store, "s1", batch("greedy"))
         """,
         home,
     )
-    until_said(greedy, "writing")
+    read_word(greedy, "writing")
     waits = []
     for number in range(15):
         began = time.monotonic()
@@ -230,7 +230,7 @@ def test_an_interrupt_in_the_middle_of_a_write_leaves_no_trace(home: Path) -> No
             store.append("s1", plan)
         except KeyboardInterrupt:
             put(store, "s1", batch("b"))
-        say(texts(store, "s1"))
+        report(texts(store, "s1"))
         """,
         home,
     )
@@ -245,18 +245,18 @@ def test_another_program_that_locks_the_database_makes_us_wait_then_busy(home: P
             """
             connection = sqlite3.connect(home + "/forestay.db", isolation_level=None)
             connection.execute("BEGIN " + sys.argv[2])
-            say("locked")
+            report("locked")
             sys.stdin.readline()
             """,
             home,
             how,
         )
-        until_said(other, "locked")
+        read_word(other, "locked")
         with pytest.raises(Busy, match="another program") as busy:
             put(store, "s1", batch("not now"))
         assert busy.value.exit_code == 6
         assert texts(store, "s1")[0] == "a"
-        go_on(other)
+        resume_process(other)
         end(other)
         put(store, "s1", batch(f"after {how}"))
     assert texts(store, "s1") == ["a", "after IMMEDIATE", "after EXCLUSIVE"]
@@ -281,11 +281,11 @@ READ_EVERYTHING = """
 
 def test_readers_write_nothing_and_never_checkpoint(home: Path) -> None:
     run('put(opened(), "s1", batch("a", "b", head=head(1))); os._exit(0)', home)
-    before = look(home)
+    before = describe_files(home)
     assert size(home / "forestay.db-wal") > 0
     run(READ_EVERYTHING, home)
-    after = look(home)
-    # The -shm is memory that all who have the database open share: readers mark their place there.
+    after = describe_files(home)
+    # The -shm is memory shared by all connections: readers mark their place there.
     for name in before.keys() - {"forestay.db-shm"}:
         assert after[name] == before[name], name
     assert after.keys() == before.keys()
@@ -326,7 +326,7 @@ def test_a_read_only_home_can_be_read_and_searched_but_not_written(home: Path, l
     assert bool(size(home / "forestay.db-wal")) == (log == "with a log")
     if log == "with an empty log":
         (home / "forestay.db-wal").touch(0o600)
-    before = look(home)
+    before = describe_files(home)
     with read_only(home):
         run(READ_EVERYTHING, home)
         store = opened(home)
@@ -335,7 +335,7 @@ def test_a_read_only_home_can_be_read_and_searched_but_not_written(home: Path, l
             put(store, "s1", batch("c"))
         assert refused.value.exit_code == 6
         store.close()
-        assert look(home) == before
+        assert describe_files(home) == before
     put(store, "s1", batch("c"))
     assert texts(store, "s1") == ["a", "b", "c"]
     store.close()
@@ -437,7 +437,7 @@ def test_old_pages_that_a_reader_held_are_removed_by_the_next_writer(home: Path)
             try:
                 store.erase("s1", lambda view: batch("tombstone", forgotten=1))
             except Busy as busy:
-                say(busy)
+                report(busy)
             os._exit(0)
         """,
         home,
@@ -450,13 +450,13 @@ def test_old_pages_that_a_reader_held_are_removed_by_the_next_writer(home: Path)
 
 
 def raw(home: Path) -> bytes:
-    """Every byte of a home, read in a process of its own."""
+    """Return every byte of a home, read by another process."""
     command = ["find", str(home), "-type", "f", "-exec", "cat", "{}", "+"]
     return subprocess.run(command, capture_output=True, check=True).stdout
 
 
 def noise(seed: int) -> bytes:
-    """A megabyte that no compression makes shorter."""
+    """Return a megabyte of incompressible bytes."""
     return b"".join(sha256(f"{seed}:{n}".encode()).digest() for n in range(32 * 1024))
 
 
@@ -464,9 +464,9 @@ def noise(seed: int) -> bytes:
 
 
 def test_opening_the_file_without_sqlite_loses_commits(tmp_path: Path) -> None:
-    """Why the rule: the system drops all locks of a process when it closes any descriptor.
+    """Show why: the system drops all locks of a process when it closes any descriptor.
 
-    SQLite resists it from 3.51 on, and the rule is for those who have an older one.
+    SQLite avoids that from 3.51 on; the rule is for older versions.
     """
     careless = """
         import subprocess
@@ -511,7 +511,7 @@ AUDITED = """
         main(["--home", home, *words], quiet, quiet)
     for path in opens:
         if os.path.basename(path) in ("forestay.db", "forestay.db-wal", "forestay.db-shm"):
-            say(path)
+            report(path)
 """
 
 
@@ -569,8 +569,8 @@ def test_a_forked_child_and_its_parent_both_write_and_lose_nothing(home: Path) -
         os.write(closed[1], b"x")
         assert os.waitpid(child, 0)[1] == 0
         put(store, "s1", batch("parent 3"))
-        say(texts(store, "s1"))
-        say(store.maintenance.check())
+        report(texts(store, "s1"))
+        report(store.maintenance.check())
         """,
         home,
     )
@@ -593,7 +593,7 @@ def test_a_child_that_only_ends_does_not_disturb_its_parent(home: Path, leaving:
             put(store, "s1", batch("b"))
         os.kill(os.getpid(), signal.SIGKILL) if os.fork() == 0 else os.wait()
         put(store, "s1", batch("c"))
-        say(texts(opened(), "s1"))
+        report(texts(opened(), "s1"))
         """,
         home,
     )
@@ -639,12 +639,12 @@ def test_child_forked_while_a_view_is_open_gets_an_error(home: Path) -> None:
                     try:
                         use()
                     except StoreFailed as error:
-                        say(error.hint)
+                        report(error.hint)
                 sys.exit(0)
             assert os.waitpid(child, 0)[1] == 0
             assert [stored.seq for stored in view.events()] == [1]
         put(store, "s1", batch("b"))
-        say(texts(store, "s1"))
+        report(texts(store, "s1"))
         """,
         home,
     )
@@ -668,11 +668,11 @@ def test_child_of_a_process_that_could_not_close_its_writer_gets_an_error(home: 
             try:
                 put(store, "s1", batch("x"))
             except StoreFailed as error:
-                say(error.hint)
+                report(error.hint)
             sys.exit(0)
         assert os.waitpid(child, 0)[1] == 0
         put(store, "s1", batch("b"))
-        say(texts(store, "s1"))
+        report(texts(store, "s1"))
         """,
         home,
     )
@@ -700,8 +700,8 @@ def test_fork_while_other_threads_write_blocks_none(home: Path) -> None:
             assert os.waitpid(child, 0)[1] == 0
         going = False
         [thread.join() for thread in threads]
-        say(texts(store, "s1").count("child"))
-        say(store.maintenance.check())
+        report(texts(store, "s1").count("child"))
+        report(store.maintenance.check())
         """,
         home,
     )
@@ -726,7 +726,7 @@ def test_forked_child_is_a_separate_holder(home: Path) -> None:
         s.note("parent again")
         holders = stay.context.store.machine.holders.find(s.id)
         assert [int(h.process.split("/")[3]) for h in holders] == [os.getpid()]
-        say(s.verify().ok)
+        report(s.verify().ok)
         stay.close()
         """,
         home,
@@ -740,9 +740,9 @@ def test_forked_child_is_a_separate_holder(home: Path) -> None:
 @pytest.mark.parametrize("leaving", ["", "os._exit(0)", "sys.exit(0)", "del store"])
 def test_a_short_process_leaves_the_checkpoint_to_others(home: Path, leaving: str) -> None:
     run('store = opened(); put(store, "s1", batch("a")); store.close()', home)
-    before = look(home)["forestay.db"]
+    before = describe_files(home)["forestay.db"]
     run(f'store = opened(); put(store, "s1", batch("b")); store.catalogue(); {leaving}', home)
-    assert look(home)["forestay.db"] == before
+    assert describe_files(home)["forestay.db"] == before
     assert size(home / "forestay.db-wal") > 0
     assert texts(opened(home), "s1") == ["a", "b"]
 
@@ -762,9 +762,9 @@ def test_a_command_leaves_the_checkpoint_to_others(home: Path, tmp_path: Path) -
         return done.stdout
 
     command("start", "a goal")
-    before = look(home)["forestay.db"]
+    before = describe_files(home)["forestay.db"]
     command("note", "a remark")
-    assert look(home)["forestay.db"] == before
+    assert describe_files(home)["forestay.db"] == before
     assert size(home / "forestay.db-wal") > 0
     assert "a remark" in command("log")
 
@@ -784,16 +784,16 @@ def test_closing_while_another_writes_neither_waits_for_ever_nor_fails(home: Pat
     holder = start(
         """
         def plan(view):
-            say("holding")
+            report("holding")
             sys.stdin.readline()
             return batch("b")
         opened().append("s1", plan)
         """,
         home,
     )
-    until_said(holder, "holding")
+    read_word(holder, "holding")
     store.close()
-    go_on(holder)
+    resume_process(holder)
     end(holder)
     assert texts(store, "s1") == ["a", "b"]
     store.close()
@@ -848,7 +848,7 @@ def test_everything_is_private_whatever_the_umask(home: Path, tmp_path: Path, um
         tmp_path / "work",
         umask=umask,
     )
-    modes = {name: facts[0] for name, facts in look(home).items()}
+    modes = {name: facts[0] for name, facts in describe_files(home).items()}
     assert set(DATABASE_FILES) | {"heads", "writer.lock"} <= modes.keys()
     assert any(name.startswith("backups/") for name in modes)
     assert {name: oct(int(str(mode))) for name, mode in modes.items() if mode != 0o600} == {}
@@ -891,7 +891,7 @@ def test_the_writer_is_durable_and_erases_for_good(store: SqliteStore) -> None:
     assert pragma("secure_delete") == 1
     assert pragma("auto_vacuum") == 2
     assert pragma("wal_autocheckpoint") == 128
-    # Whoever waited for our own lock has only the rest of its twenty seconds.
+    # After waiting for our lock, only the rest of the twenty seconds is left.
     assert 10_000 < int(str(pragma("busy_timeout"))) <= 20_000
 
 
@@ -937,7 +937,7 @@ def test_an_append_costs_the_same_however_long_the_journal_is(
 
 
 def cost(store: SqliteStore, home: Path, journal: Journal) -> tuple[int, int]:
-    """Statements and pages of one append."""
+    """Return the statements and pages of one append."""
     writer = store.database._writer
     statements: list[str] = []
     assert writer is not None

@@ -1,4 +1,4 @@
-"""The writer lock: one at a time, fair enough, and it says whom we are waiting for."""
+"""The writer lock: one holder at a time, fair waiting, and errors that name the holder."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ from forestay.errors import Busy, ForestayError, ReadOnly, StoreFailed
 from forestay.store.sqlite.view import LentView
 from forestay.store.sqlite.writer_lock import WriterLock, open_private
 from forestay.testing.store_contract import batch, put
-from tests.store.support import end, go_on, opened, run, start, until_said
+from tests.store.support import end, opened, read_word, resume_process, run, start
 
 
 class Resting(FakeClock):
-    """Time passes only while someone sleeps; how long is noted."""
+    """A clock that advances only by sleeping, and records each pause."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -49,7 +49,7 @@ def lock_at(path: str, timeout: float = 5.0, clock: Clock | None = None) -> Writ
 
 @contextmanager
 def held_elsewhere(path: str) -> Iterator[int]:
-    """Held by someone who is no lock of ours."""
+    """Hold the file with a lock that is not ours."""
     fd = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
     fcntl.flock(fd, fcntl.LOCK_EX)
     try:
@@ -74,17 +74,17 @@ def is_free(path: str) -> bool:
 
 
 def holding(path: str) -> subprocess.Popen[str]:
-    """A process that has the lock until it is told to go on."""
+    """Start a process that holds the lock until `resume_process` is called."""
     holder = start(
         """
         from forestay.store.sqlite.writer_lock import WriterLock
         with WriterLock(home, clock=Clock(), timeout=1):
-            say("holding")
+            report("holding")
             sys.stdin.readline()
         """,
         path,
     )
-    until_said(holder, "holding")
+    read_word(holder, "holding")
     return holder
 
 
@@ -286,7 +286,7 @@ def test_a_link_in_its_place_is_not_followed(path: str, tmp_path: Path) -> None:
 
 
 def test_a_lock_on_a_removed_file_is_noticed(path: str) -> None:
-    """Someone removes `stale` lock files: two who hold different files would both be inside."""
+    """A cleaner removes lock files: holders of two different files would not exclude each other."""
     clock = Resting()
     lock = lock_at(path, timeout=0.5, clock=clock)
     with lock:
@@ -314,15 +314,15 @@ def test_a_forked_child_does_not_share_its_parents_lock(tmp_path: Path) -> None:
                 lock.start_anew()
                 try:
                     with lock:
-                        say("inside")
+                        report("inside")
                 except Exception as error:
-                    say(type(error).__name__)
+                    report(type(error).__name__)
                 os._exit(0)
             os.wait()
         if os.fork() == 0:
             lock.start_anew()
             with lock:
-                say("inside")
+                report("inside")
             os._exit(0)
         os.wait()
         """,
@@ -344,7 +344,7 @@ def test_kernel_releases_the_lock_when_its_holder_is_killed(path: str) -> None:
 
 def test_waiting_ends_as_soon_as_it_is_free(path: str) -> None:
     holder = holding(path)
-    threading.Timer(0.1, lambda: go_on(holder)).start()
+    threading.Timer(0.1, lambda: resume_process(holder)).start()
     with lock_at(path, timeout=20):
         assert not is_free(path)
     end(holder)
@@ -363,7 +363,7 @@ def test_private_files_are_private_whatever_the_umask(tmp_path: Path, umask: int
 
 
 def test_remaining_wait_time_decreases_while_the_lock_is_held(tmp_path: Path) -> None:
-    """Opening and beginning may each meet a foreign lock: they share one deadline."""
+    """Opening and beginning may each wait for a foreign lock: they share one deadline."""
     clock = FakeClock()
     lock = WriterLock(str(tmp_path / "lock"), clock=clock, timeout=10)
     with lock:
@@ -407,10 +407,10 @@ def test_waiting_for_both_locks_stays_within_the_timeout(
 class At:
     """An interrupt before the n-th step of the interpreter in the module of the lock, or in ours.
 
-    More often than the system may interrupt: it never does between some of these. From Python
-    3.12 on the first call of a function is told by lines only, so there are fewer steps. From 3.14
-    on there is one that does nothing behind each branch. No signal is handled at it, and it stands
-    outside of the `try` around it, so that an error raised there would pass all that catches one.
+    There are more steps than a signal can interrupt. From Python 3.12 on the first call of a
+    function is traced by lines only, so there are fewer steps. From 3.14 on a step without effect
+    follows each branch: no signal is handled there, and it is outside of the `try` around it, so
+    an error raised there would not be caught.
     """
 
     def __init__(self, n: int) -> None:
@@ -438,7 +438,7 @@ def _is_not_taken(frame: FrameType) -> bool:
 
 
 def interrupted(act: Callable[[], object], n: int) -> bool:
-    """Whether something was interrupted at its n-th step; False if it has fewer."""
+    """Return whether `act` was interrupted at its n-th step; False if it has fewer."""
     before, at = sys.gettrace(), At(n)
     sys.settrace(at)
     try:
@@ -528,8 +528,8 @@ def test_interrupt_at_any_step_of_a_write_does_not_block_the_next(tmp_path: Path
 def test_interrupt_at_any_step_of_a_view_returns_its_reader_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """For ever: a fork would be refused from then on. Twice: two views would share a moment."""
-    monkeypatch.setattr(sys, "unraisablehook", lambda _: None)  # which else keeps what it was
+    """A reader never returned would make forks fail; one returned twice would serve two views."""
+    monkeypatch.setattr(sys, "unraisablehook", lambda _: None)  # otherwise it keeps its old value
     store = opened(tmp_path / "home")
     put(store, "s-1", batch("a"))
     database = store.database
@@ -554,7 +554,7 @@ def test_interrupted_view_does_not_end_another_view(tmp_path: Path) -> None:
     left = store.view("s-1")
     assert isinstance(left, LentView) and left._reader is not None
     left._reader.execute("ROLLBACK")
-    store.database.give_back(left._reader)  # as whoever was interrupted does
+    store.database.give_back(left._reader)  # as an interrupted caller does
     with store.view("s-1") as view:
         assert store.database._idle == []
         left.end()

@@ -1,4 +1,4 @@
-"""Which project: keys of real repositories, and a decision that never guesses."""
+"""Finding the project: keys of real repositories, and a decision that never guesses."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def known(*paths: Path) -> list[KnownProject]:
     return [KnownProject.from_disk(path.name, all_keys(path)) for path in paths]
 
 
-def look_again(projects: list[KnownProject]) -> list[KnownProject]:
+def with_inodes_now(projects: list[KnownProject]) -> list[KnownProject]:
     return [KnownProject.from_disk(project.id, project.keys) for project in projects]
 
 
@@ -313,7 +313,7 @@ def test_moved_project_is_found(tmp_path: Path, with_git: bool) -> None:
     old.mkdir(exist_ok=True)
     projects = known(old)
     old.rename(tmp_path / "new")
-    found = match_project(all_keys(tmp_path / "new"), look_again(projects))
+    found = match_project(all_keys(tmp_path / "new"), with_inodes_now(projects))
     assert found == ("old", with_git)
 
 
@@ -323,7 +323,7 @@ def test_project_cloned_again_is_found(tmp_path: Path) -> None:
     projects = known(tmp_path / "old")
     shutil.rmtree(tmp_path / "old")
     git(tmp_path, "clone", "-q", f"file://{server}", "new")
-    found = match_project(all_keys(tmp_path / "new"), look_again(projects))
+    found = match_project(all_keys(tmp_path / "new"), with_inodes_now(projects))
     assert found == ("old", True)
 
 
@@ -347,7 +347,7 @@ def test_other_repository_in_the_same_folder_is_another_project(tmp_path: Path) 
     projects = known(repository(path, remote=URL))
     shutil.rmtree(path)
     repository(path, remote="https://example.org/other", message="other")
-    assert match_project(all_keys(path), look_again(projects)) == NONE
+    assert match_project(all_keys(path), with_inodes_now(projects)) == NONE
 
 
 def test_remote_renamed_in_place_is_the_same_project(tmp_path: Path) -> None:
@@ -374,7 +374,7 @@ def test_second_folder_without_git_is_another_project(tmp_path: Path) -> None:
 
 
 def keys(text: str) -> list[Key]:
-    """ "path=/a remote=r": two keys."""
+    """Parse keys: "path=/a remote=r" are two."""
     return [(kind, value) for kind, _, value in (part.partition("=") for part in text.split())]
 
 
@@ -450,7 +450,7 @@ def project(number: int, text: str) -> KnownProject:
     return KnownProject(str(number), [k for k in keys(text) if "at:" not in k[0]], there)
 
 
-def in_words(found: str, is_certain: bool) -> str:
+def describe_match(found: str, is_certain: bool) -> str:
     return f"found {found} {'certain' if is_certain else 'perhaps'}" if found else "none"
 
 
@@ -460,7 +460,7 @@ def in_words(found: str, is_certain: bool) -> str:
 def test_match_follows_the_table(here: str, projects: list[str], answer: str) -> None:
     candidates = [project(number, text) for number, text in enumerate(projects)]
     for order in (candidates, candidates[::-1]):
-        assert in_words(*match_project(keys(here), order)) == answer
+        assert describe_match(*match_project(keys(here), order)) == answer
 
 
 # --- the decision as properties ----------------------------------------------------------------

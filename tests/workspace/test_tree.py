@@ -1,4 +1,4 @@
-"""Trees, what git says of them, stored paths and drift, on real repositories."""
+"""Trees, their git state, stored paths and drift, on real repositories."""
 
 from __future__ import annotations
 
@@ -452,8 +452,8 @@ def test_drift_stops_at_its_number_of_files(tmp_path: Path) -> None:
 def test_path_exists_only_inside_the_tree(tmp_path: Path) -> None:
     (tmp_path / "x").touch()
     (tmp_path / "out").symlink_to("/etc/passwd")
-    told = {name: path_exists(name, str(tmp_path)) for name in ("x", "y", "out", "../x", "/etc")}
-    assert told == {"x": True, "y": False, "out": False, "../x": False, "/etc": False}
+    found = {name: path_exists(name, str(tmp_path)) for name in ("x", "y", "out", "../x", "/etc")}
+    assert found == {"x": True, "y": False, "out": False, "../x": False, "/etc": False}
 
 
 class Ticking(FakeClock):

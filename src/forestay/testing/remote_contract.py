@@ -33,7 +33,7 @@ class RemoteContract:
 
     @pytest.fixture
     def another(self, opener: Callable[[], Remote]) -> Iterator[Callable[[], Remote]]:
-        """Opens one more over the same data."""
+        """Return a function that opens one more over the same data."""
         opened: list[Remote] = []
 
         def open_one() -> Remote:

@@ -1,4 +1,4 @@
-"""What the parts of the contract share: a place for the data, and short helpers."""
+"""Fixtures and helpers that all parts of the contract use."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Place:
         self.opener = opener
 
     def raw(self) -> bytes:
-        """Return every byte that lies there now, in any file or table."""
+        """Return every byte that is stored there now, in any file or table."""
         raise NotImplementedError
 
     def damage_blob(self, digest: str) -> None:
@@ -34,7 +34,7 @@ class Place:
     def copy_data(self) -> Callable[[], None]:
         """Copy the data as it is now; return a function that restores the copy.
 
-        What the store remembers outside its tables stays as it is.
+        What the store remembers outside its tables does not change.
         """
         raise NotImplementedError
 
@@ -104,7 +104,7 @@ def blob(data: bytes) -> tuple[str, bytes]:
 
 
 class Fixtures:
-    """The fixtures: each test gets a fresh place, which the adapter's class provides."""
+    """The fixtures: each test gets a new place, which the adapter's class provides."""
 
     @pytest.fixture
     def place(self) -> Place:

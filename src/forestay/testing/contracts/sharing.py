@@ -62,7 +62,7 @@ class Remembering(Fixtures):
         with later.view("s1") as view:
             assert view.remembered is not None and view.remembered.n == 2
         assert {session for session, _ in later.maintenance.remembered()} == {"s1", "s2"}
-        # A new session may get the place of the one that is gone: that stays known too.
+        # A new session may get the number of the missing one, which stays known too.
         put(later, "s3", batch("new", head=head(1)))
         assert {session for session, _ in later.maintenance.remembered()} == {"s1", "s2", "s3"}
 
@@ -225,7 +225,7 @@ class Sharing(Fixtures):
 
 
 def append_many(opener: Callable[[], Store], session: str, name: str, count: int) -> None:
-    """Append `count` events, each saying who wrote it, its number, and what came before it."""
+    """Append `count` events, each with its writer, its number, and the event before it."""
     store = opener()
     try:
         for number in range(count):
@@ -239,7 +239,7 @@ def _sequel(text: str, view: View) -> Batch:
 
 
 def in_process(function: Callable[[], object]) -> subprocess.Popen[bytes]:
-    """Run a function of importable parts in a fresh process."""
+    """Run a function in a new process; all its parts can be imported."""
     code = "import pickle, sys; pickle.load(sys.stdin.buffer)()"
     process = subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE)
     assert process.stdin is not None

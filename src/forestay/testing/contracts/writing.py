@@ -405,5 +405,5 @@ class Erasing(Fixtures):
 
 
 def _noise(seed: str) -> bytes:
-    """Bytes that no compression makes shorter, so that they would be found as they are."""
+    """Return incompressible bytes, so that they would be found in a file."""
     return b"".join(sha256(f"{seed}{n}".encode()).digest() for n in range(300))

@@ -91,18 +91,15 @@ HEAVY = """
 """.split()
 
 
-# Modules outside the folders of the formats that may name one of them: the registry and its words,
-# commands and rules that exist for one format, and reading what lies in a folder.
+# Modules outside the folders of the formats that may name one of them: the registry, styles of
+# briefings, and commands and rules that exist for one format.
 NAMES_A_FORMAT = """
-    formats.port formats.status_words compat
+    formats.registry compat
     briefing.brief briefing.style_orchestrator base.vocabulary base.words
-    model.essay.* model.rules model.summary
     plans.essay_sessions plans.essay_steps plans.praxis_definition plans.revisit plans.inactivity
-    plans.pending_file_ops
     mirror.ai_session_cleanup mirror.contract_file mirror.orchestrator_session
-    health.forget health.format_checks
-    api.start api.files api.session_files api.session_record
-    cli.common cli.adopt cli.format_commands
+    api.files api.session_files
+    cli.common cli.format_commands
 """
 
 

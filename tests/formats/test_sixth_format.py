@@ -1,4 +1,4 @@
-"""A sixth format is one folder: generic code binds, absorbs, converts and checks it unchanged."""
+"""A sixth format is one folder: generic code binds, finds, adopts, checks and recovers it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ from forestay.api.forestay import Forestay
 from forestay.base.clock import FakeClock
 from forestay.formats import port
 from forestay.formats.port import Where
-from forestay.mirror import convert
+from forestay.health import format_checks
+from forestay.mirror import convert, discover
 
 WHERE = Where(now=1_768_700_000_000)
 
@@ -71,16 +72,72 @@ def test_sixth_format_converts_to_another_and_back(
     assert json.loads(next(iter(back.files.values()))) == json.loads(path.read_text())
 
 
-def test_files_of_a_sixth_format_are_adopted_and_checked(stay: Forestay, tmp_path: Path) -> None:
-    folder = tmp_path / ".toy"
-    folder.mkdir()
-    value = {"name": "t1", "aim": "Play", "state": "active", "finished": [], "open": ["Build"]}
-    (folder / "t1.toy.json").write_text(json.dumps(value))
-    (adopted,) = stay.files.adopt(str(folder / "t1.toy.json"))
-    assert adopted.session
-    del value["state"]
-    (folder / "t2.toy.json").write_text(json.dumps({**value, "name": "t2", "state": 5}))
-    findings = [
-        each for one in stay.files.check(str(folder / "t2.toy.json")) for each in one.findings
-    ]
-    assert any(finding.where == "state" for finding in findings)
+def write_toy(folder: Path, name: str, **changes: object) -> Path:
+    folder.mkdir(exist_ok=True)
+    value = {"name": name, "aim": "Play", "state": "active", "finished": [], "open": ["Build"]}
+    path = folder / f"{name}.toy.json"
+    path.write_text(json.dumps({**value, **changes}))
+    return path
+
+
+def test_files_of_a_sixth_format_are_found_adopted_and_bound(
+    stay: Forestay, tmp_path: Path
+) -> None:
+    path = write_toy(tmp_path / ".toy", "t1")
+    (tmp_path / ".toy" / "plan.txt").write_text("cut, glue")
+    (tmp_path / "package.json").write_text('{"open": "source"}')
+    assert stay.files.unadopted() == [str(tmp_path / ".toy")]
+    (found,) = discover.find(str(tmp_path))
+    assert (found.layout, found.native, found.path) == ("toy", "t1", str(path))
+
+    (adopted,) = stay.files.adopt()
+    assert (adopted.outcome, adopted.bound, adopted.artifacts) == ("adopted", True, 1)
+    assert stay.session(adopted.session).status().goal == "Play"
+    (again,) = stay.files.adopt()
+    assert (again.outcome, again.session, again.events) == ("known", adopted.session, 0)
+    value = json.loads(path.read_text())
+    path.write_text(json.dumps({**value, "open": ["Build", "Ship"]}))
+    (edited,) = stay.files.adopt()
+    assert (edited.outcome, edited.events > 0) == ("edited", True)
+
+
+def test_files_of_a_sixth_format_are_checked(stay: Forestay, tmp_path: Path) -> None:
+    path = write_toy(tmp_path / ".toy", "t2", state=5)
+    (report,) = stay.files.check(str(tmp_path))
+    assert (report.path, report.ok) == (str(path), False)
+    assert any(finding.where == "state" for finding in report.findings)
+    faulty = [each.file for each in format_checks.examine(stay.context)]
+    assert faulty == [str(path)]
+
+
+@pytest.mark.parametrize("data", [b'{"name": "t3", "aim": "Play", "op', b"\0\0"])
+def test_damaged_file_of_a_sixth_format_is_found_and_recovered(
+    stay: Forestay, tmp_path: Path, data: bytes
+) -> None:
+    path = write_toy(tmp_path / ".toy", "t3")
+    path.write_bytes(data)
+    (found,) = discover.find(str(tmp_path))
+    assert (found.layout, found.is_torn, found.faults[0].requirement) == ("toy", True, "T0-1")
+    case = stay.files.recover(str(path))
+    assert case is not None and (case.question is None) is (b"Play" in data)
+    case = stay.files.recover(str(path), choose="fresh", fix=True)
+    assert case is not None
+    (kept,) = case.kept
+    assert Path(kept).read_bytes() == data
+    if b"Play" in data:
+        assert json.loads(path.read_text())["aim"] == "Play"
+    else:
+        assert not path.exists()
+
+
+def test_damaged_file_of_our_session_in_a_sixth_format_is_restored_from_the_journal(
+    stay: Forestay, tmp_path: Path
+) -> None:
+    session = stay.start("Play", formats=["toy"])
+    session.tasks.add("Build", id="t1")
+    path, value = toy_file(tmp_path)
+    path.write_bytes(b"{")
+    (finding,) = format_checks.examine(stay.context)
+    assert (finding.code, finding.fixable) == ("layout-damaged", True)
+    session.files.restore()
+    assert toy_file(tmp_path)[1]["open"] == value["open"] == ["Build"]

@@ -132,13 +132,13 @@ class Record(Topic):
         machine = self._context.store.machine
         if not name or not machine.is_bound(self._recorder.id):
             return
-        from forestay.formats.ai_session.format import FORMAT  # start-up
-        from forestay.formats.ai_session.write import refuses  # start-up
+        from forestay.formats.port import load_format  # start-up
 
-        why = refuses(name)
         bindings = machine.bindings.bindings(self._recorder.id)
-        if why and any(one.layout == FORMAT.id for one in bindings):
-            self._context.notify(f"its {FORMAT.id} files still contain the last valid model: {why}")
+        for format_id in dict.fromkeys(binding.layout for binding in bindings):
+            if why := load_format(format_id).why_unknown_model(name):
+                what = f"its {format_id} files still contain the last valid model"
+                self._context.notify(f"{what}: {why}")
 
     def attribute(
         self, name: str, value: str | int | float | bool | None, *, key: str = ""

@@ -17,6 +17,7 @@ from forestay.api.session import Session
 from forestay.base import clock as clocks
 from forestay.base.text import clean_id, clean_input, terminal
 from forestay.errors import InvalidInput
+from forestay.formats.registry import REGISTRY
 from forestay.journal.context import Context
 from forestay.journal.journal import AppendOptions
 from forestay.mirror.session_files import mirror_of
@@ -121,7 +122,7 @@ def _require_places(context: Context, session: str, formats: Sequence[str]) -> N
     wanted = [chosen.partition(":")[::2] for chosen in formats]
     mirror_of(context).require_places(session, [(kind, native) for kind, native in wanted])
     for kind, native in wanted:
-        if kind == "essay":
+        if not REGISTRY[kind][1]:
             from forestay.plans.essay_sessions import require_free
 
             require_free(context, session, native)
@@ -175,7 +176,7 @@ def _plan_events(context: Context, wanted: StartOptions) -> tuple[Sequence[Body]
     plan, blobs = (
         _workflow_events(context, wanted.workflow, wanted.target) if wanted.workflow else ((), ())
     )
-    plan = plan or _essay_stages(wanted.formats)
+    plan = plan or _first_steps(wanted.formats)
     return [*plan, *_pushback_event(plan, wanted.pushback)], blobs
 
 
@@ -207,18 +208,17 @@ def _relative_target(context: Context, target: str) -> str:
     return inside
 
 
-def _essay_stages(formats: Sequence[str]) -> Sequence[Body]:
-    """Return the stages of an essay that has files, but no workflow."""
+def _first_steps(formats: Sequence[str]) -> Sequence[Body]:
+    """Return the steps that sessions with files, but without a workflow, have in a format."""
     if not formats:
         return []  # do not load the code for files
-    from forestay.formats.essay import fields
+    from forestay.formats.port import load_format
     from forestay.model.event import StepAdded
 
-    if not any(chosen.partition(":")[0] == fields.ID for chosen in formats):
-        return []
     return [
-        StepAdded(step=fields.stage_id(number), title=stage.title, unit="stage")
-        for number, stage in fields.STAGES.items()
+        StepAdded(step=step.id, title=step.title, unit=step.unit)
+        for chosen in formats
+        for step in load_format(chosen.partition(":")[0]).first_steps()
     ]
 
 

@@ -55,6 +55,8 @@ def what_next(
     return ", then ".join(text for text, applies in first if applies)
 
 
+ESSAY = "essay"
+"""The workflow of essays, which has rules of its own."""
 STYLES = ("forestay", "orchestrator", "praxis")
 FORMATS = ("text", "markdown", "json")
 LEAST, MOST = 150, 20_000

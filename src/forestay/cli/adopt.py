@@ -12,6 +12,7 @@ from forestay.cli.files import WORKFLOWS
 from forestay.cli.suggestions import quoted_path, short_path, shorten_paths
 from forestay.cli.terminal import pick
 from forestay.errors import DAMAGED, InvalidInput
+from forestay.formats.port import load_format
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -127,7 +128,8 @@ def _print_adopted(one: Adopted, screen: Screen, *, dry_run: bool) -> None:
     counts += [plural(one.errors, "error")] if one.errors else []
     if counts:
         # A session of several files is checked as a folder.
-        path = one.path if one.layout != "ai-session" else os.path.dirname(one.path)
+        has_folder = one.layout and "/" in load_format(one.layout).files(one.native or "x")[0]
+        path = os.path.dirname(one.path) if has_folder else one.path
         # What was saved from unreadable files is not a finding.
         was_saved = any(problem.startswith(("inferred: ", "lost: ")) for problem in more)
         shows = "doctor" if was_saved else "files check"

@@ -16,7 +16,7 @@ Laws, tested for all: `put(t, get(t)) == t`; `get(put(t, f))` equals `f` as far 
 fields; unknown keys survive; `put` changes no value that it was given and shares those that stay.
 What a format has no field for travels as values under the one key `forestay` (`carry_over`).
 
-A sixth format is one folder with a `format` module, and a line in `REGISTRY`.
+A sixth format is one folder with a `format` module, and a line in `registry`.
 """
 
 from __future__ import annotations
@@ -30,7 +30,8 @@ from msgspec import Struct
 
 from forestay.base.findings import Finding, Question
 from forestay.errors import InvalidInput
-from forestay.formats.facts import Facts
+from forestay.formats.facts import Facts, StepFact
+from forestay.formats.registry import REGISTRY as REGISTRY
 
 Tree = dict[str, Any]
 """File name → plain value."""
@@ -274,6 +275,14 @@ class Format(Protocol):
         """Return an edited log without the lines after the first `known` that are new."""
         return lines[:known]
 
+    def first_steps(self) -> list[StepFact]:
+        """Return the steps that a new session without a workflow has."""
+        return []
+
+    def why_unknown_model(self, name: str) -> str:
+        """Return why files cannot contain the name of a model, or an empty string."""
+        return ""
+
     def workflow_of(self, tree: Tree) -> str:
         """Return the name of the workflow whose definition has the number of phases."""
         return ""
@@ -326,16 +335,6 @@ class Format(Protocol):
     def add_entry(self, value: Any, facts: Facts, where: Where, *, is_current: bool) -> Any:
         """Return a shared file that lists a session; the status only if it `is_current`."""
         return value
-
-
-REGISTRY: dict[str, tuple[str, str]] = {
-    "ai-session": ("forestay.formats.ai_session.format", ".ai-session"),
-    "praxis": ("forestay.formats.praxis.format", ".praxis-os/.cache/state"),
-    "craft": ("forestay.formats.craft.format", ".craft/cache/orchestration-sessions"),
-    "essay": ("forestay.formats.essay.format", ""),
-    "orchestrator": ("forestay.formats.orchestrator.format", ".claude"),
-}
-"""Id → module of its folder, and its root folder in a project (empty: one per session)."""
 
 
 @cache

@@ -28,6 +28,7 @@ from forestay.base.vocabulary import (
     STATUSES,
 )
 from forestay.errors import Busy, ForestayError, InvalidInput, NoSession, Refused
+from forestay.formats.registry import REGISTRY
 from forestay.journal import backup, pack
 from forestay.journal.context import Context
 from forestay.journal.history import find_event
@@ -167,13 +168,13 @@ def _sweep(context: Context, session: str, known: _Known, *, force: bool) -> For
     for path in _spooled(context, known):
         files.remove(path)
         removed.append(path)
-    left = [*purged.unreadable, *left, *stayed, *_files_of_essays(known)]
+    left = [*purged.unreadable, *left, *stayed, *_files_in_own_folders(known)]
     return Forgotten([], removed, [*purged.rewritten, *cleaned], left)
 
 
-def _files_of_essays(known: _Known) -> list[str]:
-    """Return the files in an essay's own folder, which its author wrote."""
-    roots = [one.binding.root for one in known.owned if one.binding.layout == "essay"]
+def _files_in_own_folders(known: _Known) -> list[str]:
+    """Return the files in folders that belong to the session alone: its author wrote them."""
+    roots = [one.binding.root for one in known.owned if not REGISTRY[one.binding.layout][1]]
     found = [path for root in roots for path in files.list_paths(root)]
     return [path for path in found if os.path.isfile(path) and not path.endswith(".lock")]
 

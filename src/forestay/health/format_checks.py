@@ -15,7 +15,6 @@ from itertools import islice
 from forestay.base import files
 from forestay.base.findings import Finding
 from forestay.errors import ForestayError
-from forestay.formats.essay.fields import STATE
 from forestay.formats.port import ERROR, conventions_of
 from forestay.journal.context import Context
 from forestay.mirror import check_files, discover, recover
@@ -39,7 +38,7 @@ def examine(context: Context) -> list[Finding]:
         standing = mirror_of(context).inspect_bindings()
         found += [_suspended(b) for b in standing if b.suspended and b.place not in known]
         known = {finding.file for finding in found}
-        return [*found, *_faulty(context, known), *_unreadable_essays(context, known)]
+        return [*found, *_faulty(context, known), *_unreadable_elsewhere(context, known)]
     except ForestayError:
         return []
 
@@ -100,12 +99,12 @@ def _faulty(context: Context, known: set[str]) -> Iterator[Finding]:
             yield Finding("file-unseen", "info", what, why, check, file=place)
 
 
-def _unreadable_essays(context: Context, known: set[str]) -> Iterator[Finding]:
-    """Report the user's essays, in any folder, whose session file is lost or cannot be read."""
+def _unreadable_elsewhere(context: Context, known: set[str]) -> Iterator[Finding]:
+    """Report the user's sessions in folders of their own whose main file cannot be read."""
     around = Surroundings(mirror_of(context).where)
     for folder in own_folders(context.settings)[:_MOST_SESSIONS]:
         for one in discover.find_in_place(folder):
-            is_own = one.path == os.path.join(folder, STATE)
+            is_own = one.path == os.path.join(folder, one.format.files("")[0])
             if is_own and one.is_torn and os.path.realpath(one.path) not in known:
                 yield _damaged(one, _errors(context, one, around))
 
@@ -133,12 +132,11 @@ def is_blocked(left: list[Finding]) -> bool:
 
 def fix(context: Context) -> list[str]:
     """Restore damaged and missing files; return what was done."""
-    waiting = mirror_of(context).suspended_bindings()
     # One by one: the repair of one session may have repaired the index of the next.
     done = [line for case in recover.cases(context) for line in _restore(context, case)]
     # What blocked files may be gone, and a session that has ended gets no event any more. Not
     # earlier: a lost index would return with that session alone.
-    updated = mirror_of(context).retry_suspended(waiting)
+    updated = mirror_of(context).retry_suspended()
     done += [f"brought the {b.layout} files of session {b.session} up to date" for b in updated]
     return done
 

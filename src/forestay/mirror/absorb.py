@@ -9,7 +9,7 @@ and comments are not recorded: those of an edit that was not made from our newes
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from hashlib import sha256
 from typing import Any
@@ -63,17 +63,20 @@ class Absorber:
         lines: list[str] = []
         paths = paths_of(binding)
         if any(swap_file.has_leftovers(f) for f in {binding.root, *folders_of(binding)}):
-            lines += self._clean_up(binding, paths)
+            for path in (*paths.values(), readme_of(binding)):
+                for temporary in files.list_unfinished(path):
+                    files.remove(temporary)
+            for name, path in paths.items():
+                lines += self._absorb_displaced(binding, name, path)
         found_files = self._reader.read_all(binding)
-        edited = self._edited_tree(found_files)
+        edited = {file.name: file.value for file in found_files if file.verdict == "edited"}
         if edited:
             lines += self._absorb_trees(binding, found_files, edited)
             self._reader.need_new_id.update((binding.number, name) for name in edited)
             owed = [self._owed(binding, file) for file in found_files if file.name in edited]
             made = {each.name: each for each in owed if each}
-            self._remember(
-                binding, [*found_files, *made.values()], _shown_event(binding, found_files)
-            )
+            shown = binding.mirrored if any(file.log for file in found_files) else UNKNOWN
+            self._remember(binding, [*found_files, *made.values()], shown)
             found_files = [
                 file.behind(made[file.name].read) if file.name in made else file
                 for file in found_files
@@ -83,22 +86,8 @@ class Absorber:
     def pending(self, binding: Binding) -> list[Move]:
         """Return the moves that others wrote and that are not absorbed yet; change nothing."""
         found_files = self._reader.read_all(binding)
-        edited = self._edited_tree(found_files)
+        edited = {file.name: file.value for file in found_files if file.verdict == "edited"}
         return self._changes(binding, found_files, edited).moves if edited else []
-
-    def _edited_tree(self, found_files: Sequence[FoundFile]) -> Tree:
-        """Return what others wrote."""
-        return {file.name: file.value for file in found_files if file.verdict == "edited"}
-
-    def _clean_up(self, binding: Binding, paths: Mapping[str, str]) -> list[str]:
-        """Remove unfinished temporary files, and absorb what an exchange displaced."""
-        for path in (*paths.values(), readme_of(binding)):
-            for temporary in files.list_unfinished(path):
-                files.remove(temporary)
-        lines: list[str] = []
-        for name, path in paths.items():
-            lines += self._absorb_displaced(binding, name, path)
-        return lines
 
     def _absorb_displaced(self, binding: Binding, name: str, path: str) -> list[str]:
         lines: list[str] = []
@@ -112,11 +101,9 @@ class Absorber:
                 data = read(aside)
                 is_edit = not self._is_ours(binding, name, data)
                 lines += self._absorb_bytes(binding, name, data)
-                if (
-                    is_edit
-                    and self._has_secrets(data)
-                    and self._is_ours(binding, name, _read_optional(path))
-                ):
+                found = files.read_optional(path, MAX_BYTES, follow=False)
+                has_secrets = self._context.journal.find_secrets(data.decode("utf-8", "replace"))
+                if is_edit and has_secrets and self._is_ours(binding, name, found):
                     # Secrets are not stored, so they could not be owed: the file gets its name
                     # back. Not before: a program that read our file may write at any moment.
                     swap_file.undo(aside, path)
@@ -133,19 +120,15 @@ class Absorber:
         digest = "" if data is None else sha256(data).hexdigest()
         return any(rendering.digest == digest for rendering in known)
 
-    def _has_secrets(self, data: bytes) -> bool:
-        return bool(self._context.journal.find_secrets(data.decode("utf-8", "replace")))
-
     def _absorb_bytes(self, binding: Binding, name: str, data: bytes) -> list[str]:
         """Absorb bytes that an exchange displaced, if they are not ours."""
-        digest = sha256(data).hexdigest()
-        known = self._context.bindings.renderings(binding).get(name, [])
-        if any(rendering.digest == digest for rendering in known):
+        if self._is_ours(binding, name, data):
             return []
+        digest, known = sha256(data).hexdigest(), self._context.bindings.renderings(binding)
         found_files = self._reader.read_all(binding)
         file = next(file for file in found_files if file.name == name)
-        file.data, file.digest, file.known = data, digest, known
-        file.verdict = "edited" if known else "found"
+        file.data, file.digest, file.known = data, digest, known.get(name, [])
+        file.verdict = "edited" if file.known else "found"
         self._reader.parse(file)
         self._reader.require_ours(binding, found_files)
         lines = self._absorb_trees(binding, found_files, {name: file.value})
@@ -305,7 +288,7 @@ class Absorber:
         """
         data = file.data or b""
         known = sorted(file.known, key=lambda rendering: -rendering.size)
-        sizes = (r.size for r in known if _has_prefix(data, r.size, r.digest))
+        sizes = (r.size for r in known if sha256(data[: r.size]).hexdigest() == r.digest)
         before = parse_file(file.name, data[: next(sizes, 0)]).value
         return format.lines_before(self._clean(file.value), len(before), now, where)
 
@@ -317,7 +300,7 @@ class Absorber:
                 layout=binding.layout,
                 path=self._context.name_of(binding, file.path),
                 digest=file.digest,
-                cause=_cause(found.contested),
+                cause=f"{CONFLICT}{', '.join(found.contested[:20])}" if found.contested else "edit",
                 residue=found.residue,
             )
             for file in found_files
@@ -338,11 +321,6 @@ class Absorber:
 
 def readme_of(binding: Binding) -> str:
     return os.path.join(binding.root, "README.md")
-
-
-def _shown_event(binding: Binding, found_files: Sequence[FoundFile]) -> int:
-    """Return the last event that the logs of edited files show."""
-    return binding.mirrored if any(file.log for file in found_files) else UNKNOWN
 
 
 def _is_of_tasks(state: State, moves: Sequence[Move]) -> bool:
@@ -372,15 +350,6 @@ def _as_planned(moves: Sequence[Move], plan: Workflow, state: State) -> Iterator
         yield from (Move(task, move.at) for task in tasks)
 
 
-def _has_prefix(data: bytes, size: int, digest: str) -> bool:
-    return sha256(data[:size]).hexdigest() == digest
-
-
-def _cause(contested: Sequence[str]) -> str:
-    shown = ", ".join(contested[:20])
-    return f"{CONFLICT}{shown}" if contested else "edit"
-
-
 def _summary(edited: Tree, found: Changes) -> str:
     names = ", ".join(sorted(edited))
     were = "was" if len(edited) == 1 else "were"
@@ -390,7 +359,3 @@ def _summary(edited: Tree, found: Changes) -> str:
     if found.residue:
         text += f"; not recorded: {found.residue[:200]}"
     return text
-
-
-def _read_optional(path: str) -> bytes | None:
-    return files.read_optional(path, MAX_BYTES, follow=False)

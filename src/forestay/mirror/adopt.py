@@ -45,7 +45,7 @@ from forestay.mirror.check_files import Surroundings
 from forestay.mirror.discover import Find
 from forestay.mirror.quick_scan import adopted_stamp
 from forestay.mirror.session_files import absorb_file_edits, mirror_of
-from forestay.model.event import ArtifactSaved, Event, ForeignEdited, SessionStarted
+from forestay.model.event import ArtifactSaved, ForeignEdited, SessionStarted
 from forestay.model.fold import extend, fold
 from forestay.model.state import ADOPTED_FROM, CONFLICT, Edit, State
 from forestay.store.machine.bindings import Binding
@@ -57,7 +57,8 @@ _AT_ONCE = 5000
 
 ADOPTED, KNOWN, EDITED, MOVED = "adopted", "known", "edited", "moved"
 COPY, RIVAL, TEMPLATE, UNREADABLE = "copy", "rival", "template", "unreadable"
-_ESSENTIAL = ("pipeline_id", "feature_id", "session_id", "id", "status")
+_ESSENTIAL = frozenset({"pipeline_id", "feature_id", "session_id", "id", "status"})
+"""A file in which one of these is still the placeholder of a template is no session."""
 
 
 class Adopted(Struct):
@@ -91,19 +92,19 @@ def adopt(
     context: Context, path: str, options: AdoptOptions | None = None, *, also: Iterable[str] = ()
 ) -> Iterator[Adopted]:
     """Adopt every session found at a path, and in other folders; a failure stops no other one."""
-    adoption_moves = _Adoption(context, options or AdoptOptions())
+    adoption = _Adoption(context, options or AdoptOptions())
     try:
         for one in _in_order((path, *also)):
-            result = adoption_moves.try_to_adopt(one)
+            result = adoption.try_to_adopt(one)
             # An index that lists only sessions which have ended is not reported.
             if result.problems or result.outcome == TEMPLATE or not one.is_index:
                 yield result
     finally:
         # Once for all of them: a synced write costs more than all else about a session.
-        for folder, sessions in adoption_moves.claims.items():
+        for folder, sessions in adoption.claims.items():
             there = context.seen_from(folder, context.actor)
             context.best_effort(partial(there.workspace.claim, sessions))
-        if adoption_moves.claims:
+        if adoption.claims:
             context.run_due_jobs()
 
 
@@ -149,14 +150,15 @@ class _Adoption:
             return result
         result.native = facts.native_id = facts.native_id or one.native
         owner = self._owner(one, result.native)
-        if not self.options.templates and _is_template(one, where):
+        findings = one.format.check(one.tree, where) if one.documents else []
+        blank = (f.where.rpartition(".")[2] for f in findings if f.code == "placeholder")
+        if not self.options.templates and not _ESSENTIAL.isdisjoint(blank):
             result.outcome = TEMPLATE
         elif not one.is_index and (owner is not None or not self._is_duplicate(one, result)):
             self._decide(one, facts, result, owner)
         if result.outcome in (ADOPTED, EDITED):
             result.problems[:0] = [] if owner else remarks
-            found = one.format.check(one.tree, where) if one.documents else []
-            result.errors = sum(finding.severity == ERROR for finding in found)
+            result.errors = sum(finding.severity == ERROR for finding in findings)
         if owner is None and result.outcome != RIVAL:
             met = one.path, _digest(one), result.session
             self.met.setdefault((one.layout, result.native), met)
@@ -207,7 +209,10 @@ class _Adoption:
         """Return whether unbound files belong to a session by one of the rules."""
         native = result.native
         if session := self._unbound_from(one, native):
-            self._bind_again(one, result, session)
+            result.session = session
+            if not self.options.dry_run:
+                self._bind_files(one, result, native)
+            self._absorb(result)
         elif moved := self._moved_from(one, native):
             self._rebind_moved(one, moved, result)
         elif twin := self._twin(one.layout, native):
@@ -231,15 +236,6 @@ class _Adoption:
         session = self.bound.released_by(one.layout, native, root) if root else ""
         others = self.bound.bindings(session) if session else []
         return "" if any((b.layout, b.root) == (one.layout, root) for b in others) else session
-
-    def _bind_again(self, one: Find, result: Adopted, session: str) -> None:
-        result.session = session
-        if not self.options.dry_run:
-            away = bool(_archive(one))
-            mirror_of(self.context).bind(
-                session, one.layout, result.native, _root(one), found=True, away=away
-            )
-        self._absorb(result)
 
     def _moved_from(self, one: Find, native: str) -> Binding | None:
         """Return the only binding with this id, if its folder is gone and the files are here."""
@@ -316,13 +312,16 @@ class _Adoption:
         is_own = result.native == one.native
         if not (is_own and root and one.format.reading(one.tree, self.where(one)).writable):
             return
-        mirror = mirror_of(self.context)
-        away, notify = bool(_archive(one)), self.context.notify
-        mirror.bind(
-            result.session, one.layout, one.native, root, found=True, away=away, notify=notify
-        )
-        mirror.accept(result.session, {one.paths[n]: d for n, d in one.documents.items()})
+        self._bind_files(one, result, one.native)
+        seen = {one.paths[name]: document for name, document in one.documents.items()}
+        mirror_of(self.context).accept(result.session, seen)
         result.bound = True
+
+    def _bind_files(self, one: Find, result: Adopted, native: str) -> None:
+        away, notify = bool(_archive(one)), self.context.notify
+        mirror_of(self.context).bind(
+            result.session, one.layout, native, _root(one), found=True, away=away, notify=notify
+        )
 
     def _absorb(self, result: Adopted) -> None:
         """Record what changed in bound files, as any edit."""
@@ -404,13 +403,6 @@ def _faults(one: Find) -> list[str]:
         place = f"{name}:{fault.line}" if fault.line else name
         lines.append(f"{place}: {fault.what}")
     return lines
-
-
-def _is_template(one: Find, where: Where) -> bool:
-    """Return whether the id or the status of a session is not filled in."""
-    findings = one.format.check(one.tree, where) if one.documents else []
-    found = [finding for finding in findings if finding.code == "placeholder"]
-    return any(f.where.rpartition(".")[2] in _ESSENTIAL for f in found)
 
 
 def _digest(one: Find) -> str:
@@ -548,9 +540,11 @@ def _find_edit(context: Context, session: str, one: Find, facts: Facts, where: W
     with context.store.view(session) as view:
         events = list(context.journal.events(view))
     theirs = [event for event in events if event.head.actor == f"file:{one.layout}"]
+    adopted = State()
+    for event in theirs:
+        extend(adopted, event)  # unlike `fold`, this does not treat gaps as forks
     state = fold(events)
-    now = facts_of(state, events)
-    then = facts_of(_extend_all(theirs), theirs)
+    now, then = facts_of(state, events), facts_of(adopted, theirs)
     sides = [_as_written(one, each, where) for each in (then, now, facts)]
     before, today, after = map(context.journal.clean_facts, sides)
     merged, contested, residue = merge_facts(before, after, today)
@@ -559,14 +553,6 @@ def _find_edit(context: Context, session: str, one: Find, facts: Facts, where: W
         each.steps = [step for _, step in match_steps(now.steps, each.steps, tasks_in(now))]
     made = with_journal_names(moves(known, wanted), state)
     return Changes(made, contested, "; ".join(filter(None, residue))[:LONGEST])
-
-
-def _extend_all(events: list[Event]) -> State:
-    """Return the state after some events of a journal, without treating gaps as forks."""
-    state = State()
-    for event in events:
-        extend(state, event)
-    return state
 
 
 def _as_written(one: Find, facts: Facts, where: Where) -> Plain:
@@ -603,28 +589,26 @@ def _save_artifacts(context: Context, session: str, one: Find, problems: list[st
         try:
             data = files.read_bounded(path, MAX_ARTIFACT, follow=False)
             name = os.path.relpath(path, folder).encode("utf-8", "replace").decode()
-            _save_artifact(context, session, f"file:{one.layout}", name, data, at)
+            digest = digest_of(data)
+            secrets = context.journal.find_secrets(data.decode("utf-8", "replace"))
+            context.journal.append(
+                session,
+                ArtifactSaved(
+                    path=name,
+                    digest=digest,
+                    size=len(data),
+                    kept=not secrets,
+                    redacted=sorted(set(secrets)),
+                ),
+                actor=f"file:{one.layout}",
+                key=f"artifact:{name}:{digest}",
+                blobs=[] if secrets else [(digest, data)],
+                options=AppendOptions(at=at, foreign=True),
+            )
             count += 1
         except ForestayError as error:
             problems.append(str(error))
     return count
-
-
-def _save_artifact(
-    context: Context, session: str, actor: str, name: str, data: bytes, at: int | None
-) -> None:
-    digest, secrets = digest_of(data), context.journal.find_secrets(data.decode("utf-8", "replace"))
-    body = ArtifactSaved(
-        path=name, digest=digest, size=len(data), kept=not secrets, redacted=sorted(set(secrets))
-    )
-    context.journal.append(
-        session,
-        body,
-        actor=actor,
-        key=f"artifact:{name}:{digest}",
-        blobs=[] if secrets else [(digest, data)],
-        options=AppendOptions(at=at, foreign=True),
-    )
 
 
 def _artifact_paths(one: Find) -> tuple[str, list[str]]:

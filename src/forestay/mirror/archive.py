@@ -56,7 +56,12 @@ class Archive:
     def require_room(self, binding: Binding) -> None:
         """Refuse if a file cannot be moved into the archive."""
         target = _archived(binding)
-        _require_folder(os.path.dirname(target), binding.root)
+        folder = os.path.dirname(target)
+        files.require_no_link(folder)
+        if os.path.lexists(folder) and not os.path.isdir(folder):
+            raise Suspended(f"{folder} is not a folder", file=folder)
+        if why := files.why_not_writable(folder) or files.why_not_writable(binding.root):
+            raise Suspended(why, file=folder)
         if os.path.lexists(target) and not self._is_rendering(binding, target):
             raise Suspended(f"{target} is in the archive already, and not ours to overwrite")
 
@@ -101,21 +106,16 @@ class Archive:
         """Return where the file of a session is now."""
         if not conventions_of(binding.layout).archive:
             return binding.place
-        if os.path.lexists(binding.place) and not self._is_of_other_session(binding):
-            return binding.place
-        for place in (_current(binding), _archived(binding)):
-            if self._bindings.owner(place) is None and self._is_session(binding, place):
-                return place
-        return binding.place
-
-    def _is_of_other_session(self, binding: Binding) -> bool:
         # Comparing digests is quicker than parsing a file that we wrote.
         is_ours = self._is_rendering(binding, binding.place)
-        return not is_ours and is_taken(self._context, binding)
-
-    def _is_session(self, binding: Binding, path: str) -> bool:
-        """Return whether a file names this session."""
-        return has_session_id(self._context, binding.layout, binding.native, binding.root, path)
+        if is_ours or (os.path.lexists(binding.place) and not is_taken(self._context, binding)):
+            return binding.place
+        kind, native, root = binding.layout, binding.native, binding.root
+        for place in (_current(binding), _archived(binding)):
+            is_free = self._bindings.owner(place) is None
+            if is_free and has_session_id(self._context, kind, native, root, place):
+                return place
+        return binding.place
 
     def _is_rendering(self, binding: Binding, path: str) -> bool:
         """Return whether the file at a path is one of our renderings of the main file."""
@@ -126,15 +126,6 @@ class Archive:
             return False
         known = self._bindings.renderings(binding).get(main, [])
         return any(rendering.digest == digest for rendering in known)
-
-
-def _require_folder(folder: str, root: str) -> None:
-    """Refuse a path that is no writable folder, before anything is moved."""
-    files.require_no_link(folder)
-    if os.path.lexists(folder) and not os.path.isdir(folder):
-        raise Suspended(f"{folder} is not a folder", file=folder)
-    if why := files.why_not_writable(folder) or files.why_not_writable(root):
-        raise Suspended(why, file=folder)
 
 
 def is_taken(context: MirrorContext, binding: Binding) -> bool:

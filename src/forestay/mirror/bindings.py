@@ -11,8 +11,6 @@ import shlex
 from collections.abc import Callable
 from contextlib import suppress
 
-from msgspec import Struct
-
 from forestay.base import files
 from forestay.base.text import is_text
 from forestay.errors import ForestayError, InvalidInput, ReadOnly, Refused
@@ -47,25 +45,27 @@ def bind(
         return bound[0]
     require_one_id(format, *(b.native for b in bound), native)
     had = [id for id, there in context.bindings.released_ids(session, kind) if there == root]
-    again = next(
-        (id for id in had if native in ("", id) and _is_still_free(context, format, id, root)), ""
-    )
-    chosen = native or again or _free_id(context, format, session, root)
+    still_free = (id for id in had if _is_still_free(context, format, id, root))
+    again = next((id for id in still_free if native in ("", id)), "")
+    native = native or again or _free_id(context, format, session, root)
     is_its = found or bool(again)
-    place = _place(format, chosen, root, found=is_its)
-    place = archived_place(kind, chosen, root) if away else place
-    wanted = _Wanted(session, format, chosen, root, place)
-    return _bind(context, wanted, retire, is_its=is_its, soon=found)
-
-
-class _Wanted(Struct, frozen=True):
-    """The place that a session should get: an id of a format, and the path of its main file."""
-
-    session: str
-    format: Format
-    native: str
-    root: str
-    place: str
+    place = _place(format, native, root, found=is_its)
+    place = archived_place(kind, native, root) if away else place
+    _require_text(kind, root)
+    owner = context.bindings.owner(place)
+    if owner is not None and (owner.session, owner.place) != (session, place):
+        if owner.place != place:
+            raise _place_taken(context, place)
+        _require_archivable(context, owner, native)
+        archive_owner(context, owner, retire)
+    if not (is_its or context.bindings.owner(place)):
+        _require_free(kind, native, place, root)
+    exclude_from_git(context, root, conventions_of(kind).unshared)
+    files.make_folder(root)
+    # A power cut may undo this: files that were found are found again.
+    if not context.bindings.bind(session, kind, native, root, place, soon=found):
+        raise _place_taken(context, place)
+    return next(b for b in context.bindings.bindings(session) if b.place == place)
 
 
 def require_one_id(format: Format, *ids: str) -> None:
@@ -81,28 +81,6 @@ def require_one_id(format: Format, *ids: str) -> None:
 def _is_named_by_id(format: Format) -> bool:
     """Return whether each session has its own files, instead of one place for all of them."""
     return format.files("a") != format.files("b")
-
-
-def _bind(
-    context: MirrorContext,
-    wanted: _Wanted,
-    retire: Retire,
-    *,
-    is_its: bool = False,
-    soon: bool = False,
-) -> Binding:
-    """Bind an id; a file that exists in its place may be the session's own (`is_its`)."""
-    kind, native, root, place = wanted.format.id, wanted.native, wanted.root, wanted.place
-    _require_text(kind, root)
-    _make_room(context, wanted, retire)
-    if not (is_its or context.bindings.owner(place)):
-        _require_free(kind, native, place, root)
-    exclude_from_git(context, root, conventions_of(kind).unshared)
-    files.make_folder(root)
-    # A power cut may undo this: files that were found are found again.
-    if not context.bindings.bind(wanted.session, kind, native, root, place, soon=soon):
-        raise _place_taken(context, place)
-    return next(b for b in context.bindings.bindings(wanted.session) if b.place == place)
 
 
 def _is_still_free(context: MirrorContext, format: Format, native: str, root: str) -> bool:
@@ -167,16 +145,6 @@ def _place(format: Format, native: str, root: str, *, found: bool = False) -> st
     if not found or format.why_unusable_id(native):
         require_id(format, native)
     return os.path.join(root, format.files(native)[0])
-
-
-def _make_room(context: MirrorContext, wanted: _Wanted, retire: Retire) -> None:
-    place, owner = wanted.place, context.bindings.owner(wanted.place)
-    if owner is None or (owner.session, owner.place) == (wanted.session, place):
-        return
-    if owner.place != place:
-        raise _place_taken(context, place)
-    _require_archivable(context, owner, wanted.native)
-    archive_owner(context, owner, retire)
 
 
 def archive_owner(context: MirrorContext, owner: Binding, retire: Retire) -> None:
@@ -294,24 +262,19 @@ def exclude_from_git(context: MirrorContext, root: str, names: tuple[str, ...]) 
 
 
 def _free_id(context: MirrorContext, format: Format, session: str, root: str) -> str:
+    """Return a new id that no file, index or archive in the folder has."""
     facts = context.read_facts(session).facts
     # A session that was just started has a place, but no file there yet.
     owned = {place[len(root) + 1 :].partition("/")[0] for place in context.bindings.places(root)}
-    taken = frozenset(name.removesuffix(".json") for name in (*owned, *files.list_names(root)))
-    listed = _ids_in_archive(context, format, root).union(
-        *_ids_in_indexes(format.id, root).values()
-    )
-    return format.new_id(facts, context.where(root), taken | listed)
-
-
-def _ids_in_archive(context: MirrorContext, format: Format, root: str) -> frozenset[str]:
-    """Return the ids in the archive of a format, and the one that would be moved there."""
-    if not (archived := archived_place(format.id, "", root)):
-        return frozenset()
-    current = context.bindings.owner(os.path.join(root, format.files("")[0]))
-    names = map(os.path.basename, files.list_paths(os.path.dirname(archived)))
-    ids = {name.removesuffix(".json") for name in names}
-    return frozenset(ids | {current.native} if current else ids)
+    names = [*owned, *files.list_names(root)]
+    if archived := archived_place(format.id, "", root):
+        names += map(os.path.basename, files.list_paths(os.path.dirname(archived)))
+        # The session that has the place would be archived under its id.
+        current = context.bindings.owner(os.path.join(root, format.files("")[0]))
+        names += [current.native] if current else []
+    taken = {name.removesuffix(".json") for name in names}
+    listed = _ids_in_indexes(format.id, root).values()
+    return format.new_id(facts, context.where(root), frozenset(taken.union(*listed)))
 
 
 def _ids_in_indexes(kind: str, root: str) -> dict[str, set[str]]:

@@ -15,8 +15,6 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from forestay.base import files, walk
-from forestay.base.clock import Clock
-from forestay.base.config import Settings
 from forestay.errors import ForestayError, InvalidInput
 from forestay.formats.coerce import texts_in, with_texts
 from forestay.formats.facts import Facts
@@ -37,10 +35,10 @@ from forestay.formats.port import (
 )
 from forestay.formats.text.document import Document, kind_of
 from forestay.formats.text.safe_parse import LONGEST, Unreadable
-from forestay.journal.journal import Journal
+from forestay.journal.context import Context
 from forestay.model.event import Body
 from forestay.store.machine.bindings import Binding
-from forestay.store.port import Store, View
+from forestay.store.port import View
 from forestay.workspace.tree import Tree as Place
 from forestay.workspace.tree import find_tree, relative
 
@@ -68,28 +66,17 @@ CachedFacts = tuple[tuple[str, int, int], JournalFacts]
 
 class MirrorContext:
     def __init__(
-        self,
-        store: Store,
-        journal: Journal,
-        clock: Clock,
-        tree: Place,
-        *,
-        naive: str,
-        device: str,
-        window: int,
-        settings: Settings,
-        travel: Callable[[str], Travel | None],
+        self, context: Context, device: str, travel: Callable[[str], Travel | None]
     ) -> None:
-        """`travel` returns the sync state of a session with other devices, if it is known here."""
-        self.store = store
-        self.bindings = store.machine.bindings
-        self.journal = journal
-        self.clock = clock
-        self.tree = tree
-        self.naive = naive
-        self.device = device
-        self.window = window
-        self._settings = settings
+        """`device` is the name of this machine in files; `travel` returns the sync state of a
+        session with other devices, if it is known here."""
+        self.store = context.store
+        self.bindings = context.store.machine.bindings
+        self.journal = context.journal
+        self.clock = context.clock
+        self.tree = context.workspace.tree
+        self._settings = context.settings
+        self._device = device
         self._travel = travel
         self.shows_sync_state = False
         """Whether the file that was rendered last shows the sync state of its session."""
@@ -136,10 +123,10 @@ class MirrorContext:
             now=self.clock.now(),
             root=root,
             names=frozenset(walk.list_files_below(root, _MOST_NAMES)) if names else frozenset(),
-            naive=self.naive,
+            naive=self._settings.naive_time,
             project_path=self.tree_of(root).root if root else self.tree.root,
-            device=self.device,
-            window=self.window,
+            device=self._device,
+            window=self._settings.context_window,
         )
 
     def tree_of(self, root: str) -> Place:

@@ -21,7 +21,7 @@ from msgspec import Struct
 from forestay.base import files, swap_file
 from forestay.base.clock import Clock
 from forestay.errors import ForestayError
-from forestay.formats.port import conventions_of
+from forestay.formats.port import conventions_of, load_format
 from forestay.formats.text.document import Document, kind_of
 from forestay.mirror.context import MAX_BYTES, MirrorContext, has_no_link, parse_file, paths_of
 from forestay.mirror.edit_shared_file import amend, amend_lines
@@ -137,29 +137,17 @@ def _unlink(root: str, path: str, known: set[str] | None) -> bool:
 
 def _remove_entry(binding: Binding, path: str) -> list[str]:
     """Remove a session's entry from a shared file; return the file if that is impossible."""
+
+    def without_entry(data: bytes) -> bytes:
+        document, format = Document.parse(data, kind_of(path)), load_format(binding.layout)
+        return document.rewrite(format.with_entries(document.value, None, {binding.native}))
+
     try:
         if os.path.lexists(path):
-            amend(path, lambda data: _without_entry(path, data, binding.native))
+            amend(path, without_entry)
     except ForestayError:
         return [path]
     return []
-
-
-def _without_entry(path: str, data: bytes, native: str) -> bytes:
-    document = Document.parse(data, kind_of(path))
-    return document.rewrite(_without(document.value, native))
-
-
-def _without(value: Any, native: str) -> Any:
-    """Return a document without the members of its lists that name a session."""
-    if not isinstance(value, dict):
-        return value
-    return {
-        key: [one for one in each if not (isinstance(one, dict) and native in one.values())]
-        if isinstance(each, list)
-        else each
-        for key, each in value.items()
-    }
 
 
 def _remove_empty_folders(binding: Binding) -> None:

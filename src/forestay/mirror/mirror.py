@@ -14,7 +14,7 @@ or belongs to another session, nothing is read or written: the binding is *suspe
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from functools import partial
 
@@ -23,7 +23,7 @@ from msgspec import Struct
 from forestay.base import files, swap_file
 from forestay.base.lockfile import ScriptLock, describe_stale_lock
 from forestay.errors import ForestayError
-from forestay.formats.port import Where, conventions_of, load_format
+from forestay.formats.port import conventions_of, load_format
 from forestay.formats.text.document import Document
 from forestay.formats.text.safe_parse import Unreadable
 from forestay.formats.to_events import Move
@@ -71,18 +71,15 @@ class Mirror:
     def __init__(self, context: MirrorContext) -> None:
         self._context = context
         self._bindings = context.bindings
+        self.bindings = context.bindings.bindings
+        self.root_of, self.where = context.root_of, context.where
         self._forget_files()
         self._archive = Archive(context)
         self._tracked: dict[int, bool] = {}
-        self._seen_bindings: tuple[str, list[Binding]] = ("", [])
-        self._last_bindings: tuple[str, list[Binding]] = ("", [])
         self._above: set[str] = {os.sep}
         self._held: set[str] = set()
 
     # -- binding -------------------------------------------------------------------------------
-
-    def bindings(self, session: str = "") -> list[Binding]:
-        return self._bindings.bindings(session)
 
     def inspect_bindings(self, session: str = "") -> list[Binding]:
         """Return the bindings of a session, or all, with the reason why their files are suspended.
@@ -109,9 +106,9 @@ class Mirror:
             return ""
         _format_lock(binding)
         found_files: list[FoundFile] = []
-        if not self._reader.is_unchanged(binding):
+        if not self.reader.is_unchanged(binding):
             binding.place = self._archive.locate(binding)
-            found_files = self._reader.read_all(binding)
+            found_files = self.reader.read_all(binding)
         elif self._is_up_to_date(binding) and not self._archive.is_due(binding):
             # The files are unchanged, so only the stored reason can prevent the next write.
             return binding.suspended
@@ -131,18 +128,15 @@ class Mirror:
         why = _OUTDATED if self._is_up_to_date(binding) else _UNFINISHED
         return why if is_reported else ""
 
-    def suspended_bindings(self) -> set[int]:
-        """Return the numbers of the bindings that are suspended now."""
-        return {each.number for each in self.inspect_bindings() if each.suspended}
-
-    def retry_suspended(self, waited: Set[int]) -> list[Binding]:
-        """Write the files of suspended bindings, and of those in `waited`, where possible now.
-
-        Return the bindings whose files are up to date afterwards.
-        """
-        standing = self.inspect_bindings()
-        behind = {b.number for b in standing if b.number in waited and not self._is_up_to_date(b)}
-        waiting = [each for each in standing if each.suspended or each.number in behind]
+    def retry_suspended(self) -> list[Binding]:
+        """Write the files of bindings that are, or were, suspended; return those that are up to
+        date afterwards."""
+        were_suspended = {each.number for each in self.bindings() if each.suspended}
+        waiting = [
+            each
+            for each in self.inspect_bindings()
+            if each.suspended or (each.number in were_suspended and not self._is_up_to_date(each))
+        ]
         for binding in waiting:
             self.write(binding.session, force=self._archive.has_ended(binding))
         # Files that git tracks are written at the next pause.
@@ -178,7 +172,6 @@ class Mirror:
             retired.append(other)
             return self._run_locked(other, self._retire)
 
-        self._last_bindings = ("", [])
         with self.hold_projects(root or self.root_of(kind)):
             binding = mirror_bindings.bind(
                 self._context, session, kind, native, root, found=found, away=away, retire=retire
@@ -220,33 +213,21 @@ class Mirror:
         `wanted` are formats with ids, which may be empty.
         """
         for kind, native in wanted:
-            self._require_place(session, kind, native)
+            other = mirror_bindings.require_place(self._context, session, kind, native)
+            if other is not None:
+                try:
+                    self._require_no_git_operation(other)
+                    self.reader.read_all(other)
+                    self._archive.require_room(other)
+                except (Suspended, Unreadable) as error:
+                    raise mirror_bindings.cannot_archive(other, str(error)) from error
             mirror_bindings.require_one_id(
-                load_format(kind), *(id for other, id in wanted if other == kind)
+                load_format(kind), *(id for also, id in wanted if also == kind)
             )
-
-    def _require_place(self, session: str, kind: str, native: str) -> None:
-        other = mirror_bindings.require_place(self._context, session, kind, native)
-        if other is None:
-            return
-        try:
-            self._require_no_git_operation(other)
-            self._reader.read_all(other)
-            self._archive.require_room(other)
-        except (Suspended, Unreadable) as error:
-            raise mirror_bindings.cannot_archive(other, str(error)) from error
 
     def require_root(self, kind: str) -> None:
         """Refuse the folder of a format in this project if no session can be created there."""
         mirror_bindings.require_root(self._context, kind)
-
-    def root_of(self, kind: str) -> str:
-        """Return the folder of a format in this project."""
-        return self._context.root_of(kind)
-
-    def where(self, root: str, *, names: bool = True) -> Where:
-        """Return what a format may know of the folder `root`; its file names only if `names`."""
-        return self._context.where(root, names=names)
 
     def accept(self, session: str, seen: Mapping[str, Document] | None = None) -> None:
         """Store the files as our newest renderings, because they and the journal state the same.
@@ -256,11 +237,10 @@ class Mirror:
         for binding in self.bindings(session):
             with self._context.store.view(session) as view:
                 seq = view.seq
-            self._renderer.remember(binding, self._reader.read_all(binding, seen), seq)
+            self._renderer.remember(binding, self.reader.read_all(binding, seen), seq)
 
     def follow(self, binding: Binding, root: str) -> bool:
         """Move a binding to the folder `root`, where its files are now, without writing them."""
-        self._last_bindings = ("", [])
         root = os.path.realpath(root)
         place = os.path.join(root, os.path.relpath(binding.place, binding.root))
         return self._bindings.follow(binding, root, place)
@@ -280,11 +260,10 @@ class Mirror:
         Return whether that is the case. The session that had the place is archived. An ended
         session is not resumed by a stale file, and the archived file must be unchanged.
         """
-        if not (self._archive.is_place_of(binding, path) and self._reader.is_unchanged(binding)):
+        if not (self._archive.is_place_of(binding, path) and self.reader.is_unchanged(binding)):
             return False
         if dry_run:
             return True
-        self._last_bindings = ("", [])
         other = self._bindings.owner(path)
         if other is not None:
             mirror_bindings.archive_owner(
@@ -297,16 +276,7 @@ class Mirror:
 
     def unbind(self, binding: Binding) -> None:
         """Remove a binding; its files stay unchanged."""
-        self._last_bindings = ("", [])
         self._bindings.unbind(binding)
-
-    def is_newest_rendering(self, binding: Binding, name: str) -> bool:
-        """Return whether a file of a binding is our newest rendering."""
-        return self._reader.is_newest_rendering(binding, name)
-
-    def why_incomplete(self, binding: Binding, name: str, document: Document) -> str:
-        """Return why a file of a binding is incomplete; empty if it is complete."""
-        return self._reader.why_incomplete(binding, name, document.data, document.value)
 
     def owned(self, session: str) -> list[Owned]:
         """Return the files of a session; call it before the session is erased."""
@@ -340,27 +310,21 @@ class Mirror:
             rewritten, left = erase.cleanse(
                 self._context, session, erase.searched_texts(values), write
             )
-            self._remember_again(session, left)
+            # Renderings were erased, too, and are needed to find and restore what others wrote.
+            for binding in self.bindings(session):
+                with suppress(ForestayError):
+                    found_files = [k for k in self.reader.read_all(binding) if k.path not in left]
+                    self._renderer.remember_again(binding, found_files)
             return rewritten, left
         finally:
             self._context.erased, self._context.cached_facts = [], None
             self._forget_files()  # also after an interrupt
 
-    def _remember_again(self, session: str, left: list[str]) -> None:
-        """Store the renderings of all files except those in `left` again.
-
-        They were erased, too, and are needed to find and restore what others wrote.
-        """
-        for binding in self.bindings(session):
-            with suppress(ForestayError):
-                found_files = [k for k in self._reader.read_all(binding) if k.path not in left]
-                self._renderer.remember_again(binding, found_files)
-
     def _forget_files(self) -> None:
         """Drop everything this process has cached about files: it may contain erased text."""
-        self._reader = FileReader(self._context)
-        self._renderer = Renderer(self._context, self._reader)
-        self._absorber = Absorber(self._context, self._reader, self._renderer.remember)
+        self.reader = FileReader(self._context)
+        self._renderer = Renderer(self._context, self.reader)
+        self._absorber = Absorber(self._context, self.reader, self._renderer.remember)
 
     def archive(self, binding: Binding) -> None:
         """Move the file of a session into its format's archive, so that its place is free."""
@@ -382,7 +346,7 @@ class Mirror:
         made: list[Move] = []
         for binding in self.bindings(session):
             try:
-                if not self._reader.is_unchanged(binding):
+                if not self.reader.is_unchanged(binding):
                     self._require_no_git_operation(binding)
                     binding.place = self._archive.locate(binding)
                     made += self._absorber.pending(binding)
@@ -394,10 +358,7 @@ class Mirror:
     def absorb(self, session: str) -> list[str]:
         """Record what others wrote into a session's files; return messages about it."""
         messages = []
-        # Cached bindings are enough: the write that follows reads them again under a lock.
-        last = self._last_bindings[1] if self._last_bindings[0] == session else []
-        self._seen_bindings = (session, last or self.bindings(session))
-        changed = (each for each in self._seen_bindings[1] if not self._reader.is_unchanged(each))
+        changed = (each for each in self.bindings(session) if not self.reader.is_unchanged(each))
         edited = [each for each in changed if not archived_folder(each)]
         for binding in edited:
             if os.path.isdir(os.path.dirname(binding.place)):
@@ -425,33 +386,23 @@ class Mirror:
         only, or with `force`.
         """
         is_forced = force or kind in _ALWAYS_WRITTEN
-        known, self._seen_bindings = self._seen_bindings, ("", [])
-        found = known[1] if known[0] == session else []
-        jobs: list[_Job] = []
-        known_numbers: set[int] = set()
-        # Cached bindings may lack one, so they are read again under the lock until none is new.
-        while new := [b for b in found or self.bindings(session) if b.number not in known_numbers]:
-            known_numbers |= {binding.number for binding in new}
-            chosen = [_Job(binding) for binding in new if is_forced or not self._is_quiet(binding)]
-            found = [b for batch in _batches(chosen) for b in self._write_batch(batch)]
-            jobs += chosen
-        self._last_bindings = (session, found)
+        jobs = [_Job(b) for b in self.bindings(session) if is_forced or not self._is_quiet(b)]
+        for batch in _batches(jobs):
+            self._write_batch(batch)
         return [line for job in jobs for line in job.messages]
 
-    def _write_batch(self, jobs: list[_Job]) -> list[Binding]:
-        """Write bindings of different folders; return all bindings of the session."""
+    def _write_batch(self, jobs: list[_Job]) -> None:
+        """Write bindings of different folders."""
         checked = set(self._above)
-        current: list[Binding] = []
         with ExitStack() as locks:
             todo = [job for job in jobs if self._try(job, lambda j: self._open(j, locks, checked))]
-            current = self._reload_bindings(todo)
+            self._reload_bindings(todo)
             for _ in range(_TRIES):
                 todo = [job for job in self._attempt(todo) if not job.is_done] if todo else []
         for job in todo:
             job.messages.append(
                 f"{job.binding.place} is constantly being written by another program"
             )
-        return current
 
     def _open(self, job: _Job, locks: ExitStack, checked: set[str] | None = None) -> None:
         self._require_no_git_operation(job.binding, checked)
@@ -461,15 +412,13 @@ class Mirror:
             job.messages.append(f"{gone}; {moved}")
         self._lock(job.binding, locks)
 
-    def _reload_bindings(self, jobs: list[_Job]) -> list[Binding]:
+    def _reload_bindings(self, jobs: list[_Job]) -> None:
         """Read the bindings again: another process may have changed them before we got the lock."""
         session = jobs[0].binding.session if jobs else ""
-        current = self._bindings.bindings(session) if jobs else []
-        known = {binding.number: binding for binding in current}
+        known = {each.number: each for each in self.bindings(session)} if jobs else {}
         for job in jobs:
             job.is_done = job.binding.number not in known
             job.binding = known.get(job.binding.number, job.binding)
-        return current
 
     def _attempt(self, jobs: list[_Job]) -> list[_Job]:
         """Try once to write some bindings; return the jobs that did not fail."""
@@ -495,7 +444,7 @@ class Mirror:
         job.found_files, found = self._absorb_binding(job.binding)
         job.messages += found
         if self._archive.bring_back(job.binding):
-            job.found_files = self._reader.read_all(job.binding)
+            job.found_files = self.reader.read_all(job.binding)
 
     def _plan(self, jobs: list[_Job]) -> list[_Job]:
         """Plan all files for one moment of the journal; return the jobs that did not fail."""
@@ -583,7 +532,7 @@ class Mirror:
         if path := _format_lock(binding):
             require_inside(binding.root, os.path.dirname(path))
             files.make_folder(os.path.dirname(path))
-            locks.enter_context(self._reader.hold_lock(ScriptLock, path))
+            locks.enter_context(self.reader.hold_lock(ScriptLock, path))
 
     def _locked(self, folder: str) -> files.locked:
         return files.locked(folder, clock=self._context.clock, timeout=_LOCK_SECONDS)

@@ -8,23 +8,14 @@ from __future__ import annotations
 
 import os
 
+from forestay.formats.registry import REGISTRY, SESSION_FILES
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from forestay.journal.context import Context
 
-_FOLDER = ".ai-session"
-_JSON = (
-    ".praxis-os/.cache/state",
-    ".praxis-os/state/workflow/active",
-    ".praxis-os/state/workflow/completed",
-    ".praxis-os/state/workflow/error",
-    ".craft/cache/orchestration-sessions",
-)
-_CURRENT = ".claude/orchestrator-session.json"
-_PARTS = ("state.yaml", "implementation-plan.yaml", "history.jsonl")
-_PLACES = (_FOLDER, *_JSON, _CURRENT)
 _INDEX = "index.json"
 _MOST = 200
 
@@ -45,15 +36,15 @@ def unadopted(
     `ours` returns the bound files, and is called only if there are any; `seen` returns what was
     remembered of the files in a place, and is called only if there are others.
     """
-    there = [place for place in _PLACES if os.path.lexists(f"{root}/{place}")]
+    there = places(root)
     if not there:
         return []
     known = ours()
     return [
-        f"{root}/{place}"
+        place
         for place in there
-        if (others := [one for one in _sessions(root, place) if one not in known])
-        and not _all_adopted(others, seen(f"{root}/{place}"))
+        if (others := [path for path in _sessions(root, place) if path not in known])
+        and not _all_adopted(others, seen(place))
     ]
 
 
@@ -72,19 +63,29 @@ def adopted_stamp(path: str) -> str:
 
 def places(root: str) -> list[str]:
     """Return the folders and files below a project's root that formats use for sessions."""
-    return [path for place in _PLACES if os.path.lexists(path := f"{root}/{place}")]
+    found = dict.fromkeys(f"{root}/{pattern.partition('/*')[0]}" for pattern in _patterns())
+    return [path for path in found if os.path.lexists(path)]
+
+
+def _patterns() -> list[str]:
+    """Return where sessions have files, relative to the root of a project."""
+    roots = [(id, place) for id, (_, place) in REGISTRY.items() if place]
+    return [each for id, place in roots for each in SESSION_FILES.get(id, (f"{place}/*",))]
 
 
 def _sessions(root: str, place: str) -> Iterator[str]:
     """Yield the main files that sessions in a place have, or would have."""
-    path = f"{root}/{place}"
-    if place == _CURRENT:
-        yield path
-    for name in _names(path):
-        if place in _JSON and name.endswith(".json") and name != _INDEX:
-            yield f"{path}/{name}"
-        elif place == _FOLDER and any(os.path.lexists(f"{path}/{name}/{p}") for p in _PARTS):
-            yield f"{path}/{name}/{_PARTS[0]}"
+    here = [each for each in _patterns() if f"{root}/{each.partition('/*')[0]}" == place]
+    endings = [each.partition("/*")[2] for each in here]
+    if not any("*" in each for each in here):
+        yield place
+        return
+    for name in _names(place):
+        if endings[0].startswith("/"):
+            if any(os.path.lexists(f"{place}/{name}{ending}") for ending in endings):
+                yield f"{place}/{name}{endings[0]}"
+        elif name.endswith(tuple(endings)) and name != _INDEX:
+            yield f"{place}/{name}"
 
 
 def _names(folder: str) -> list[str]:

@@ -333,8 +333,9 @@ class FileReader:
         # A shared file names several sessions, so only the main file shows whose it is.
         main = next(iter(paths_of(binding)))
         facts = format.get(tree, where) if main in tree else Facts()
-        if any(file.verdict == "edited" and not is_log(file.name) for file in others):
-            _require_few(facts)
+        is_edited = any(file.verdict == "edited" and not is_log(file.name) for file in others)
+        if is_edited and count_elements(facts) > THINGS:
+            raise Suspended(f"its files contain more than {THINGS} tasks, files and other things")
         native = facts.native_id
         if native and native != binding.native:
             raise Suspended(f"another session is here: {native}", hint="forestay files")
@@ -403,11 +404,6 @@ class FileReader:
 def _unusable(file: FoundFile, why: str) -> Suspended:
     # The name shows which of several files has to be repaired.
     return Suspended(f"{os.path.basename(file.name)} cannot be used: {why}")
-
-
-def _require_few(facts: Facts) -> None:
-    if count_elements(facts) > THINGS:
-        raise Suspended(f"its files contain more than {THINGS} tasks, files and other things")
 
 
 def _is_worse(format: Format, tree: Tree, before: Tree) -> bool:

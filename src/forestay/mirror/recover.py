@@ -120,7 +120,7 @@ def _case_of(context: Context, binding: Binding) -> Case | None:
         fault = _fault(context, binding, name, path)
         if fault is None:
             missing += [path] if once.get(name) else []
-        elif fault and not mirror_of(context).is_newest_rendering(binding, name):
+        elif fault and not mirror_of(context).reader.is_newest_rendering(binding, name):
             # A log that only we wrote may be too long to be parsed.
             damaged[path] = fault
     backup = conventions_of(binding.layout).backup
@@ -157,7 +157,7 @@ def _fault(context: Context, binding: Binding, name: str, path: str) -> str | No
         return "it is not a regular file" if files.is_irregular(path) else str(error)
     if kind != "jsonl" and not isinstance(document.value, dict):
         return "it does not contain a session"
-    return mirror_of(context).why_incomplete(binding, name, document)
+    return mirror_of(context).reader.why_incomplete(binding, name, data, document.value)
 
 
 def restore(context: Context, case: Case) -> Case:

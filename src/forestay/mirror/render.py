@@ -21,7 +21,6 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from forestay.base import files, swap_file
-from forestay.base.clock import Clock
 from forestay.errors import ForestayError
 from forestay.formats.facts import Facts
 from forestay.formats.port import ERROR, Tree, Where, conventions_of, load_format
@@ -56,11 +55,6 @@ class Change(Struct):
     log: Known | None = None
     """The size and hash of a log after the change."""
 
-    @property
-    def is_new(self) -> bool:
-        """Return whether this differs from our newest rendering of the file."""
-        return self.file.verdict == "behind" or self.data != self.file.data
-
 
 class Plan(Struct):
     """The changes after which a binding's files state what the journal states."""
@@ -69,10 +63,9 @@ class Plan(Struct):
     found_files: list[FoundFile]
     made: list[Change]
     """The new renderings; those in `changes` are not in the files yet."""
-    facts: Facts
     seq: int
     status: str
-    changes: list[Change] = []
+    changes: list[Change]
 
 
 class Renderer:
@@ -86,41 +79,38 @@ class Renderer:
         self, binding: Binding, found_files: list[FoundFile], facts_after: FactsAfter, where: Where
     ) -> Plan:
         """Return the plan for the files; an unchanged log only gets new lines."""
+        shared, order = conventions_of(binding.layout).shared, conventions_of(binding.layout).order
         is_ours = any(file.log for file in found_files) or all(
             file.verdict == "ours" for file in found_files
         )
         brief = binding.mirrored != UNKNOWN and is_ours
-        found_files, shared = (
-            self._restore_missing(binding, found_files, where),
-            conventions_of(binding.layout).shared,
-        )
-
-        def is_past(file: FoundFile) -> bool:
-            return file.is_behind or (file.is_erased and file.name not in shared)
-
         found_files = [
-            file.behind(self._reader.newest(binding, file)) if is_past(file) else file
-            for file in found_files
+            file.behind(self._reader.newest(binding, file))
+            if file.is_behind or (file.is_erased and file.name not in shared)
+            else file
+            for file in self._restore_missing(binding, found_files, where)
         ]
         latest = facts_after(binding.mirrored if brief else 0)
         if brief and latest.withdrawn is not None and not any(file.log for file in found_files):
-            brief, latest = (
-                False,
-                facts_after(0),
-            )  # retracted events may be anywhere in the logs
+            # Retracted events may be anywhere in the logs.
+            brief, latest = False, facts_after(0)
         where = replace(where, brief=brief, withdrawn=latest.withdrawn)
         facts = replace(latest.facts, native_id=binding.native)
         tree = self._tree(binding, found_files, facts, where, brief=brief)
+
+        def rank(file: FoundFile) -> int:
+            """Return the place of a file in the order of its format; unnamed ones come first."""
+            return next((i for i, end in enumerate(order) if file.name.endswith(end)), -1)
+
         made = [
             Change(file, each, each.document.data)
-            for file in _ordered(binding, found_files)
+            for file in sorted(found_files, key=rank)
             if (each := self._render_file(binding, file, tree.get(file.name)))
         ]
-        plan = Plan(
-            binding, found_files, [c for c in made if c.is_new], facts, latest.seq, latest.status
-        )
-        plan.changes = [change for change in plan.made if change.data != change.file.data]
-        return plan
+        changes = [change for change in made if change.data != change.file.data]
+        # A file that is behind has the bytes of its newest rendering, which is stored again.
+        made = [c for c in made if c.data != c.file.data or c.file.verdict == "behind"]
+        return Plan(binding, found_files, made, latest.seq, latest.status, changes)
 
     def _restore_missing(
         self, binding: Binding, found_files: list[FoundFile], where: Where
@@ -273,7 +263,7 @@ class Renderer:
 
     def stage(self, plans: Sequence[Plan]) -> None:
         """Write the new files of plans next to their places; their renderings must be stored."""
-        changes = _replaced_files(plans)
+        changes = [c for plan in plans for c in plan.changes if not _is_extended(c.file)]
         new = [(change.file.path, change.data, change.digest) for change in changes]
         for change, staged in zip(changes, swap_file.stage_all(new, 0o644), strict=True):
             change.staged = staged
@@ -305,14 +295,21 @@ class Renderer:
             files.append_lines(file.path, new.removeprefix(b"\n"), mode=0o644, sync=False)
             return
         with self._reader.read_lock(binding, file.path) if file.data is not None else nullcontext():
-            backup = _backup(binding, file)
+            # The format's backup is the previous version, which was readable.
+            ending, backup = conventions_of(binding.layout).backup, None
+            if ending and file.data is not None and file.path == binding.place:
+                backup = f"{file.path}{ending}", file.data
             if swap_file.swap(aside, file.path, backup=backup, mode=0o644):
                 change.displaced = aside
 
     def has_displaced(self, plan: Plan) -> bool:
         """Remove displaced renderings of ours; return whether an edit was displaced."""
-        displaced = [_is_displaced(change, self._context.clock) for change in plan.changes]
-        if any(displaced):
+        displaced = [change for change in plan.changes if change.displaced]
+        for change in displaced:
+            change.gone = swap_file.remove_displaced(
+                change.displaced, change.file.data or b"", self._context.clock
+            )
+        if any(change.gone is None for change in displaced):
             return True
         digests = {file.name: file.digest for file in plan.found_files}
         for change in plan.changes:
@@ -347,17 +344,17 @@ def _is_moved(binding: Binding, tree: Tree) -> bool:
 
 
 def prepare(plan: Plan) -> None:
-    """Create the folders that the files of a plan need."""
+    """Create the folders that the files of a plan need, and the README of a new root folder."""
+    binding = plan.binding
+    customs, readme = conventions_of(binding.layout), readme_of(binding)
     if any(file.data is None for file in plan.found_files):
-        _create_folders(plan.binding)
+        for folder in customs.folders:
+            files.make_folder(os.path.join(binding.root, folder.format(id=binding.native)))
+        if customs.readme and not os.path.lexists(readme):
+            files.create(readme, customs.readme.encode(), mode=0o644)
     for change in plan.changes:
         if change.file.data is None:
             files.make_folder(os.path.dirname(change.file.path))
-
-
-def _replaced_files(plans: Sequence[Plan]) -> list[Change]:
-    """Return the changes that replace a file, unlike those that add lines to a log."""
-    return [c for plan in plans for c in plan.changes if not _is_extended(c.file)]
 
 
 def _is_extended(file: FoundFile) -> bool:
@@ -368,39 +365,6 @@ def to_sync(plan: Plan) -> set[str]:
     """Return the files and folders to sync, so that a plan's changes are durable."""
     paths = ((change.file.path, _is_extended(change.file)) for change in plan.changes)
     return {path if grows else os.path.dirname(path) for path, grows in paths}
-
-
-def _is_displaced(change: Change, clock: Clock) -> bool:
-    """Return whether the displaced bytes are not those that were read; else remove them."""
-    if change.displaced:
-        change.gone = swap_file.remove_displaced(change.displaced, change.file.data or b"", clock)
-    return bool(change.displaced) and change.gone is None
-
-
-def _create_folders(binding: Binding) -> None:
-    """Create the folders and the README of a new session."""
-    for folder in conventions_of(binding.layout).folders:
-        files.make_folder(os.path.join(binding.root, folder.format(id=binding.native)))
-    path, text = readme_of(binding), conventions_of(binding.layout).readme
-    if text and not os.path.lexists(path):
-        files.create(path, text.encode(), mode=0o644)
-
-
-def _backup(binding: Binding, file: FoundFile) -> tuple[str, bytes] | None:
-    """Return path and bytes of the format's backup: the previous version, which was readable."""
-    ending = conventions_of(binding.layout).backup
-    if not ending or file.data is None or file.path != binding.place:
-        return None
-    return f"{file.path}{ending}", file.data
-
-
-def _ordered(binding: Binding, found_files: Sequence[FoundFile]) -> list[FoundFile]:
-    order = conventions_of(binding.layout).order
-    return sorted(found_files, key=lambda file: _rank(order, file.name))
-
-
-def _rank(order: Sequence[str], name: str) -> int:
-    return next((i for i, ending in enumerate(order) if name.endswith(ending)), -1)
 
 
 def _without_logs(binding: Binding, tree: Tree) -> tuple[Tree, dict[tuple[str, str], list[Any]]]:

@@ -90,19 +90,9 @@ class SessionFiles(Follower):
             from forestay.mirror.context import MirrorContext  # start-up
             from forestay.mirror.mirror import Mirror  # start-up
 
-            settings = self._context.settings
-            context = MirrorContext(
-                self._context.store,
-                self._context.journal,
-                self._context.clock,
-                self._context.workspace.tree,
-                naive=settings.naive_time,
-                device=self._device_name(),
-                window=settings.context_window,
-                settings=settings,
-                travel=self._sync_state,
+            self._mirror = Mirror(
+                MirrorContext(self._context, self._device_name(), self._sync_state)
             )
-            self._mirror = Mirror(context)
         return self._mirror
 
     def is_bound(self, session: str) -> bool:

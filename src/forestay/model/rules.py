@@ -17,6 +17,7 @@ from forestay.base.vocabulary import (
     ACTIONS,
     CATEGORIES,
     COMMAND_STATUSES,
+    ESSAY,
     FINISHED,
     MODES,
     PAUSE_REASONS,
@@ -649,7 +650,7 @@ _GATES = {1: "G1", 2: "G2", 3: "G3-Final", 4: "G5"}
 
 def _command_to_end_phase(core: Core) -> str:
     """Return the command that ends the current phase."""
-    gate = _GATES.get(core.phase or 0) if core.workflow == "essay" else None
+    gate = _GATES.get(core.phase or 0) if core.workflow == ESSAY else None
     return f"essay approve {gate}" if gate else f"phase done {core.phase}"
 
 

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from forestay.base.hashing import digest_of
-from forestay.base.vocabulary import FINISHED, WAIT
+from forestay.base.vocabulary import ESSAY, FINISHED, WAIT
 from forestay.model.state import CONFLICT, EDIT, Agent, Checkpoint, Dispute, State, Step
 
 FAILED = ("failed", "timed_out")
@@ -173,7 +173,7 @@ def _next_in_phase(state: State) -> str:
 
 def _next_in_essay(state: State) -> str:
     core = state.core
-    is_maybe = core.workflow == "essay" or (not core.workflow and state.step("stage-1") is not None)
+    is_maybe = core.workflow == ESSAY or (not core.workflow and state.step("stage-1") is not None)
     if not is_maybe or core.status not in ("active", "created"):
         return ""
     from forestay.model.essay.moves import is_essay

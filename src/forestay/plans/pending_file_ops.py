@@ -23,6 +23,7 @@ from forestay.base import files
 from forestay.base.hashing import digest_of
 from forestay.errors import ForestayError, Refused, StoreFailed
 from forestay.formats import coerce, timestamps
+from forestay.formats.registry import REGISTRY
 from forestay.formats.text.document import Document
 from forestay.formats.text.safe_parse import LONGEST
 from forestay.journal.context import Context
@@ -52,8 +53,8 @@ def keep(context: Context, session: str, formats: Sequence[str]) -> str:
 
 
 def _root(context: Context, kind: str) -> str:
-    # An essay gets its own folder.
-    return "" if kind == "essay" else mirror_of(context).root_of(kind)
+    # A session of a format without a root folder gets its own folder.
+    return mirror_of(context).root_of(kind) if REGISTRY[kind][1] else ""
 
 
 def in_words(what: str) -> str:
@@ -80,7 +81,7 @@ def _do_keep(context: Context, chore: dict[str, Any]) -> None:
 def give_place(context: Context, session: str, chosen: str, root: str) -> Binding:
     """Bind a session to a format, perhaps with an id; the next write creates its files."""
     kind, _, native = chosen.partition(":")
-    if kind != "essay":
+    if REGISTRY[kind][1]:
         return mirror_of(context).bind(session, kind, native, root, notify=context.notify)
     return bind(context, session, native, root)
 

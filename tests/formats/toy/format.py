@@ -10,7 +10,17 @@ from forestay.formats import fields as form
 from forestay.formats.coerce import Node, mapping, text
 from forestay.formats.facts import Facts
 from forestay.formats.fields import SECONDS, TEXT, Field
-from forestay.formats.port import Bundle, Format, Reading, Salvaged, Tree, Where, unsafe_id
+from forestay.formats.port import (
+    Bundle,
+    Conventions,
+    Format,
+    Reading,
+    Salvaged,
+    Signs,
+    Tree,
+    Where,
+    unsafe_id,
+)
 from forestay.formats.salvage import salvage_json
 from forestay.formats.schema import EXTRA_RULE, Rule, check_value
 from forestay.formats.status_words import ALSO_SESSION
@@ -48,6 +58,10 @@ def _get(root: Node, where: Where) -> Facts:
 class ToyFormat(Format):
     id = "toy"
     document = "none"
+    conventions = Conventions(artifacts=".txt", unreadable="T0-1")
+    signs = Signs(
+        words=rb'"open"', damaged=rb'"finished"|"aim"', names=r".*\.toy\.json", names_in_place=r".*"
+    )
 
     def recognise(self, name: str, value: Any) -> float:
         return 1.0 if {"name", "state", "open"} <= mapping(value).keys() else 0.0

@@ -25,7 +25,13 @@ from forestay.formats.ai_session.history_log import without_news
 from forestay.formats.ai_session.read import ARCHIVE, ARTIFACTS, INDEX, LOG, PLAN, STATE
 from forestay.formats.ai_session.salvage import salvage, salvage_index
 from forestay.formats.ai_session.schema import LINE_KEYS, check_files
-from forestay.formats.ai_session.write import ensured_entry, list_files, recreate, write_facts
+from forestay.formats.ai_session.write import (
+    ensured_entry,
+    list_files,
+    recreate,
+    refuses,
+    write_facts,
+)
 from forestay.formats.coerce import copied, mapping, sequence, text
 from forestay.formats.facts import CommandFact, Facts
 from forestay.formats.port import (
@@ -165,6 +171,9 @@ class AiSession(Format):
     def why_incomplete(self, data: bytes, value: Any) -> str:
         return read.torn(data, mapping(value))
 
+    def why_unknown_model(self, name: str) -> str:
+        return refuses(name)
+
     def lines_before(self, lines: list[Any], known: int, now: Facts, where: Where) -> list[Any]:
         return without_news(lines, known, now.commands, where)
 
@@ -201,7 +210,8 @@ class AiSession(Format):
         ]
 
     def with_entries(self, value: Any, other: Any, ids: Set[str]) -> Any:
-        return read.listed_as(mapping(other), mapping(value), ids)
+        has_list = "active_features" in mapping(value)
+        return read.listed_as(mapping(other), value, ids) if has_list else value
 
     def salvage_shared(self, data: bytes) -> Any:
         return salvage_index(data)[0]

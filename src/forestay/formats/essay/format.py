@@ -552,6 +552,9 @@ class Essay(Format):
     def why_incomplete(self, data: bytes, value: Any) -> str:
         return salvage.find_truncation(data, value)
 
+    def first_steps(self) -> list[StepFact]:
+        return [StepFact(stage.title, stage_id(n), "stage") for n, stage in STAGES.items()]
+
     def goal_in(self, bundle: Bundle) -> str:
         return stage_files.thesis(bundle.get(THESIS, b"")).statement
 

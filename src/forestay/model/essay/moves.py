@@ -13,11 +13,12 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
+from forestay.base.vocabulary import ESSAY
 from forestay.model import event as ev
 from forestay.model.event import Body
 from forestay.model.state import POSITION, Artifact, Attribute, Claim, State
 
-WORKFLOW = "essay"
+WORKFLOW = ESSAY
 SOURCE = "source."
 """How the names of attributes begin that contain one source each."""
 

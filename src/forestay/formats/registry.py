@@ -1,0 +1,29 @@
+"""The list of the file formats, without loading any of them: hooks read it at every start."""
+
+from __future__ import annotations
+
+REGISTRY: dict[str, tuple[str, str]] = {
+    "ai-session": ("forestay.formats.ai_session.format", ".ai-session"),
+    "praxis": ("forestay.formats.praxis.format", ".praxis-os/.cache/state"),
+    "craft": ("forestay.formats.craft.format", ".craft/cache/orchestration-sessions"),
+    "essay": ("forestay.formats.essay.format", ""),
+    "orchestrator": ("forestay.formats.orchestrator.format", ".claude"),
+}
+"""Id → module of its folder, and its root folder in a project (empty: one per session)."""
+
+SESSION_FILES: dict[str, tuple[str, ...]] = {
+    "ai-session": (
+        ".ai-session/*/state.yaml",
+        ".ai-session/*/implementation-plan.yaml",
+        ".ai-session/*/history.jsonl",
+    ),
+    "praxis": (
+        ".praxis-os/.cache/state/*.json",
+        ".praxis-os/state/workflow/active/*.json",
+        ".praxis-os/state/workflow/completed/*.json",
+        ".praxis-os/state/workflow/error/*.json",
+    ),
+    "craft": (".craft/cache/orchestration-sessions/*.json",),
+    "orchestrator": (".claude/orchestrator-session.json",),
+}
+"""Where sessions in a project have files, if not every file in the root folder is one."""

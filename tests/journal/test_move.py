@@ -123,7 +123,7 @@ def test_moved_store_names_its_new_place_and_can_be_unsealed(
     home.close()
 
 
-def test_a_dry_run_changes_nothing(home: Forestay, tmp_path: Path) -> None:
+def test_dry_run_changes_nothing(home: Forestay, tmp_path: Path) -> None:
     done = home.backups.move(elsewhere(tmp_path), dry_run=True)
     assert (done.state, done.sessions, done.events) == ("would move", 3, 8)
     assert not (tmp_path / "elsewhere").exists()

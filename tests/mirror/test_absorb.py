@@ -37,7 +37,7 @@ def with_tasks(make: Make, format_id: str = "orchestrator") -> Project:
 # -- three ways --------------------------------------------------------------------------------
 
 
-def test_an_edit_is_recorded_as_events_of_the_file(make: Make) -> None:
+def test_edit_is_recorded_as_events_of_the_file(make: Make) -> None:
     project = with_tasks(make)
     project.edit(lambda v: v["pending_tasks"].append("Write docs"))
     project.session.note("next")
@@ -54,7 +54,7 @@ def test_edit_is_absorbed_before_the_command_is_decided(make: Make) -> None:
     assert project.suspended == "" and project.kinds("user")[-1] == "step.started"
 
 
-def test_the_task_that_a_file_says_is_at_work_comes_next_until_another_begins(make: Make) -> None:
+def test_active_task_of_a_file_is_next_until_another_starts(make: Make) -> None:
     project = with_tasks(make, AI_SESSION)
     project.session.tasks.start("t1")
     project.edit(lambda v: v["current_state"].update(active_task="t2"))
@@ -70,7 +70,7 @@ def test_the_task_that_a_file_says_is_at_work_comes_next_until_another_begins(ma
     assert project.read()["current_state"]["active_task"] == "t3"
 
 
-def test_a_stale_file_written_back_brings_its_one_change_only(make: Make) -> None:
+def test_stale_copy_brings_only_its_own_change(make: Make) -> None:
     project = with_tasks(make)
     stale = project.read()
     project.session.tasks.done("t1", outcome="fine")
@@ -88,7 +88,7 @@ def test_a_stale_file_written_back_brings_its_one_change_only(make: Make) -> Non
     assert project.disputes() == []
 
 
-def test_a_stale_file_written_back_in_one_line_is_known_as_such(make: Make) -> None:
+def test_stale_copy_without_line_breaks_is_recognized(make: Make) -> None:
     project = with_tasks(make)
     project.session.record.rename("First")
     stale = project.read()
@@ -168,7 +168,7 @@ def test_rewound_file_is_no_edit_and_is_written_again(make: Make, format_id: str
     assert said_by(everything(project.folder)) == said_by(newest)
 
 
-def test_who_edits_a_file_that_was_put_back_and_says_all_there_is_to_say_is_heard(
+def test_edit_of_a_restored_file_that_needs_no_write_is_recorded(
     make: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It is left as it is, and another process must not take it for none of ours."""
@@ -189,7 +189,7 @@ def test_who_edits_a_file_that_was_put_back_and_says_all_there_is_to_say_is_hear
     assert session.status().status == "paused"
 
 
-def test_a_stale_copy_that_tells_of_a_resumption_in_the_same_second_lifts_no_pause(
+def test_stale_copy_with_a_resume_in_the_same_second_ends_no_pause(
     make: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     project = make("praxis")
@@ -230,7 +230,7 @@ def test_file_rewound_by_git_is_written_again(make: Make) -> None:
     assert project.edits() == [] and project.read()["pending_tasks"] == ["First"]
 
 
-def test_a_restored_backup_of_a_log_gets_the_missing_lines_again(make: Make) -> None:
+def test_restored_backup_of_a_log_gets_its_missing_lines(make: Make) -> None:
     project = make(AI_SESSION)
     log = project.ai("history.jsonl")
     project.session.record.command("one")
@@ -260,7 +260,7 @@ def test_change_on_both_sides_is_a_dispute_with_both_values(make: Make) -> None:
     assert "goal" in project.session.brief().text
 
 
-def test_a_session_of_two_other_devices_is_no_dispute(make: Make) -> None:
+def test_session_of_two_other_devices_is_no_dispute(make: Make) -> None:
     project = make("craft")
     home = project.opened("another")
     project.edit(lambda v: v.update(device="MacBook Pro"))
@@ -283,7 +283,7 @@ def with_contested_end(make: Make) -> Project:
     return project
 
 
-def test_an_ending_that_is_contested_ends_nothing(make: Make) -> None:
+def test_disputed_end_does_not_end_the_session(make: Make) -> None:
     project = with_contested_end(make)
     assert project.session.status().status == "active" and len(project.disputes()) == 1
     assert project.place.name == "orchestrator-session.json" and project.place.exists()
@@ -296,7 +296,7 @@ def test_an_ending_that_is_contested_ends_nothing(make: Make) -> None:
 
 
 @pytest.mark.parametrize("end", ["complete", "lifecycle.abandon"])
-def test_an_ending_that_was_contested_is_settled_after_the_end(make: Make, end: str) -> None:
+def test_settling_a_disputed_end_does_not_reopen_an_ended_session(make: Make, end: str) -> None:
     project = with_contested_end(make)
     attrgetter(end)(project.session)()
     ended = project.session.status().status
@@ -304,7 +304,7 @@ def test_an_ending_that_was_contested_is_settled_after_the_end(make: Make, end: 
     assert project.session.status().status == ended and not project.session.disputes.list()
 
 
-def test_a_pause_does_not_contest_that_the_goal_is_reached(make: Make) -> None:
+def test_pause_does_not_dispute_a_completed_session(make: Make) -> None:
     project = with_tasks(make)
     stale = project.read()
     project.session.decide("Rest", because="it is late")
@@ -347,7 +347,7 @@ def test_edit_without_an_event_is_reported_and_stays_in_the_file(make: Make, sai
     assert f"not imported: {said}" in project.session.brief(budget=2000).text
 
 
-def test_words_of_a_file_are_told_as_such_before_they_are_taken_up(make: Make) -> None:
+def test_briefing_shows_an_edit_with_its_file_before_and_after_it_is_absorbed(make: Make) -> None:
     project = make("orchestrator")
     project.edit(lambda v: v["decisions_made"].append({"decision": "Use JWT"}))
     told = '"Use JWT" (from file:orchestrator, unconfirmed)'
@@ -356,7 +356,7 @@ def test_words_of_a_file_are_told_as_such_before_they_are_taken_up(make: Make) -
     assert told in project.session.brief(budget=2000).text
 
 
-def test_an_agent_that_began_at_another_time_is_as_far_as_it_was(make: Make) -> None:
+def test_agent_with_another_start_time_keeps_its_progress(make: Make) -> None:
     project = make("orchestrator")
     project.session.agents.start("code-1", task="Write")
     project.session.agents.progress("code-1", 0.6)
@@ -395,7 +395,7 @@ def end(project: Project, how: str) -> None:
 @pytest.mark.req("S2-24", "S4-21")
 @pytest.mark.parametrize("format_id", ["craft", "orchestrator"])
 @pytest.mark.parametrize("how", ["done", "failed"])
-def test_an_agent_that_ran_again_and_ended_the_same_way_has_ended(
+def test_agent_that_ran_again_with_the_same_result_has_ended(
     make: Make, format_id: str, how: str
 ) -> None:
     """Nobody looked while it ran: the file has other times, and the same word."""
@@ -416,7 +416,7 @@ def test_an_agent_that_ran_again_and_ended_the_same_way_has_ended(
 
 @pytest.mark.req("S2-25", "S4-22")
 @pytest.mark.parametrize("format_id", ["craft", "orchestrator"])
-def test_a_time_that_someone_puts_right_stays_right(make: Make, format_id: str) -> None:
+def test_corrected_time_stays_corrected(make: Make, format_id: str) -> None:
     project = make(format_id)
     project.session.agents.start("code-1")
     project.session.agents.done("code-1", result="fine")
@@ -429,7 +429,7 @@ def test_a_time_that_someone_puts_right_stays_right(make: Make, format_id: str) 
 
 
 @pytest.mark.parametrize("format_id", ["craft", "orchestrator"])
-def test_an_agent_is_over_though_it_began_after_its_end(make: Make, format_id: str) -> None:
+def test_agent_with_a_start_after_its_end_has_ended(make: Make, format_id: str) -> None:
     project = make(format_id)
     project.session.agents.start("code-1")
     project.session.agents.done("code-1", result="fine")
@@ -439,7 +439,7 @@ def test_an_agent_is_over_though_it_began_after_its_end(make: Make, format_id: s
 
 
 @pytest.mark.req("S2-31", "S2-32", "S2-33", "S2-34")
-def test_a_failed_agent_that_was_tried_again_in_vain_has_the_new_error(make: Make) -> None:
+def test_agent_that_failed_again_has_the_new_error(make: Make) -> None:
     project = make("craft")
     project.session.agents.start("code-1")
     project.session.agents.fail("code-1", "no answer", category="transient")
@@ -458,7 +458,7 @@ def test_a_failed_agent_that_was_tried_again_in_vain_has_the_new_error(make: Mak
         *(("orchestrator", word) for word in ("complete", "failure")),
     ],
 )
-def test_an_agent_that_ends_as_it_did_before_it_ran_again_has_ended(
+def test_restarted_agent_with_its_former_result_has_ended(
     make: Make, format_id: str, over: str
 ) -> None:
     """What the file says then is nearer to what it said at the first end than to the last."""
@@ -472,7 +472,7 @@ def test_an_agent_that_ends_as_it_did_before_it_ran_again_has_ended(
     assert project.session.status().attention == [] and set(left(project)) == {""}
 
 
-def test_of_renderings_that_are_as_near_the_newest_was_read(make: Make) -> None:
+def test_newest_of_equally_similar_renderings_is_the_base(make: Make) -> None:
     """The end that is told anew is as far from the last one as from the run before it."""
     project = make("orchestrator")
     project.session.agents.start("code-1", type="code")
@@ -517,7 +517,7 @@ def test_reverted_change_is_an_edit_too(make: Make) -> None:
     assert project.session.status().status == "active" and project.disputes() == []
 
 
-def test_a_stale_file_in_another_style_and_with_a_new_time_is_known_as_such(make: Make) -> None:
+def test_reformatted_stale_copy_with_a_new_time_is_recognized(make: Make) -> None:
     project = make(AI_SESSION)
     project.session.tasks.add("First", id="t1")
     plan = project.ai("implementation-plan.yaml")
@@ -535,7 +535,7 @@ def test_a_stale_file_in_another_style_and_with_a_new_time_is_known_as_such(make
 @pytest.mark.parametrize(
     ("format_id", "index"), [("craft", False), ("orchestrator", False), (AI_SESSION, True)]
 )
-def test_a_stale_file_in_another_style_and_with_its_old_time_lifts_no_pause(
+def test_reformatted_stale_copy_with_its_old_time_ends_no_pause(
     make: Make, format_id: str, index: bool
 ) -> None:
     project = make(format_id)
@@ -555,7 +555,9 @@ def test_a_stale_file_in_another_style_and_with_its_old_time_lifts_no_pause(
         *((format_id, "abandon") for format_id in ("craft", "essay", AI_SESSION)),
     ],
 )
-def test_who_goes_on_with_what_we_gave_up_is_heard(make: Make, format_id: str, verb: str) -> None:
+def test_file_can_resume_a_session_that_ended_without_success(
+    make: Make, format_id: str, verb: str
+) -> None:
     project = make(format_id)
     getattr(project.session.lifecycle, verb)(because="no way")
 
@@ -568,7 +570,7 @@ def test_who_goes_on_with_what_we_gave_up_is_heard(make: Make, format_id: str, v
     assert project.session.status().status == "active"
 
 
-def test_an_agent_that_runs_again_after_its_time_was_over_runs(make: Make) -> None:
+def test_agent_restarted_after_its_timeout_is_running(make: Make) -> None:
     project = make("orchestrator")
     project.session.agents.start("a-1", type="code", task="Part")
     project.session.agents.timeout("a-1")
@@ -581,7 +583,7 @@ def test_an_agent_that_runs_again_after_its_time_was_over_runs(make: Make) -> No
     ("format_id", "stamp", "start"),
     [("craft", "updated_at", "started_at"), ("orchestrator", "updated", "started")],
 )
-def test_who_begins_an_agent_anew_after_its_end_is_heard(
+def test_agent_restarted_after_its_end_is_recorded(
     make: Make, format_id: str, stamp: str, start: str
 ) -> None:
     project = make(format_id)
@@ -605,7 +607,7 @@ def test_who_begins_an_agent_anew_after_its_end_is_heard(
 @pytest.mark.parametrize(
     ("format_id", "stamp"), [("craft", "updated_at"), ("orchestrator", "updated")]
 )
-def test_a_program_that_saves_once_more_what_it_holds_takes_nothing_out(
+def test_program_that_saves_its_old_copy_removes_nothing(
     make: Make, format_id: str, stamp: str
 ) -> None:
     project = make(format_id)
@@ -625,7 +627,7 @@ def test_a_program_that_saves_once_more_what_it_holds_takes_nothing_out(
 
 @pytest.mark.parametrize("format_id, stamp", [("craft", "updated_at"), ("orchestrator", "updated")])
 @pytest.mark.parametrize("change", ["tasks.done", "record.rename"])
-def test_a_program_that_saves_once_more_what_it_holds_undoes_nothing(
+def test_program_that_saves_its_old_copy_undoes_nothing(
     make: Make, format_id: str, stamp: str, change: str
 ) -> None:
     project = with_tasks(make, format_id)
@@ -653,7 +655,7 @@ def test_a_program_that_saves_once_more_what_it_holds_undoes_nothing(
         ("essay", "last_activity", "tasks.done", ("step", "stage-1"), "done"),
     ],
 )
-def test_a_program_that_saves_once_more_what_it_holds_takes_back_no_turn(
+def test_program_that_saves_its_old_copy_reverts_no_status(
     make: Make, format_id: str, stamp: str, change: str, subject: tuple[str, str], word: str
 ) -> None:
     project = with_tasks(make, format_id)
@@ -668,7 +670,7 @@ def test_a_program_that_saves_once_more_what_it_holds_takes_back_no_turn(
 
 
 @pytest.mark.parametrize("format_id, stamp", [("craft", "updated_at"), ("orchestrator", "updated")])
-def test_a_program_that_ends_a_task_in_what_it_holds_begins_none_again(
+def test_program_that_ends_a_task_in_its_old_copy_restarts_no_other(
     make: Make, format_id: str, stamp: str
 ) -> None:
     project = with_tasks(make, format_id)
@@ -690,7 +692,7 @@ def test_a_program_that_ends_a_task_in_what_it_holds_begins_none_again(
 
 
 @pytest.mark.parametrize("format_id, stamp", [("craft", "updated_at"), ("orchestrator", "updated")])
-def test_a_program_that_holds_an_old_goal_does_not_take_back_that_of_another(
+def test_old_goal_in_a_stale_copy_does_not_replace_a_newer_one(
     make: Make, format_id: str, stamp: str
 ) -> None:
     project = make(format_id)
@@ -706,7 +708,7 @@ def test_a_program_that_holds_an_old_goal_does_not_take_back_that_of_another(
     assert project.titles() == ["Test"] and project.disputes() == []
 
 
-def test_what_an_edit_says_is_not_said_to_be_left(make: Make) -> None:
+def test_recorded_edit_is_not_reported_as_residue(make: Make) -> None:
     project = with_tasks(make)
     project.edit(lambda v: v.update(pending_tasks=[*v["pending_tasks"], "Theirs"], mode="debug"))
     project.session.note("on")
@@ -750,7 +752,7 @@ def test_removed_task_passes_its_status_to_no_other(make: Make) -> None:
 
 
 @pytest.mark.parametrize("format_id", ["craft", "orchestrator"])
-def test_a_task_in_the_place_of_one_at_work_is_not_at_work(make: Make, format_id: str) -> None:
+def test_task_that_replaces_a_running_one_is_not_running(make: Make, format_id: str) -> None:
     project = make(format_id)
     project.session.tasks.add("Task", id="t")
     project.session.tasks.start("t")
@@ -760,7 +762,7 @@ def test_a_task_in_the_place_of_one_at_work_is_not_at_work(make: Make, format_id
     assert {row.title: row.status for row in rows} == {"Task": "running", "Sweep": "pending"}
 
 
-def test_an_edit_twice_in_the_same_words_is_not_recorded_twice(make: Make) -> None:
+def test_same_edit_twice_is_recorded_once(make: Make) -> None:
     project = with_tasks(make)
     data = project.edit(lambda v: v["pending_tasks"].append("Write docs"))
     project.session.note("one")
@@ -769,7 +771,7 @@ def test_an_edit_twice_in_the_same_words_is_not_recorded_twice(make: Make) -> No
     assert project.titles().count("Write docs") == 1 and len(project.edits()) == 2
 
 
-def test_the_same_bytes_long_after_are_an_edit_again(make: Make) -> None:
+def test_same_bytes_after_a_long_time_are_an_edit_again(make: Make) -> None:
     project = with_tasks(make)
     data = project.edit(lambda v: v.update(goal="Theirs"))
     project.session.note("one")
@@ -789,7 +791,7 @@ def test_absorbing_alone_writes_no_file(make: Make) -> None:
     assert "Write docs" in project.titles() and everything(project.folder) == before
 
 
-def test_an_edit_reaches_the_other_layouts_of_the_session(make: Make) -> None:
+def test_edit_is_written_to_the_other_formats_of_the_session(make: Make) -> None:
     project = make("craft", "orchestrator", AI_SESSION)
     path = project.folder / ".claude/orchestrator-session.json"
     project.edit(lambda v: v["pending_tasks"].append("Write docs"), path)
@@ -799,7 +801,7 @@ def test_an_edit_reaches_the_other_layouts_of_the_session(make: Make) -> None:
     assert "Write docs" in project.ai("implementation-plan.yaml").read_text()
 
 
-def test_a_line_of_another_program_in_the_log_arrives_and_is_not_repeated(make: Make) -> None:
+def test_log_line_of_another_program_is_recorded_and_not_repeated(make: Make) -> None:
     project = make(AI_SESSION)
     log = project.ai("history.jsonl")
     project.session.record.command("ours")
@@ -866,7 +868,7 @@ def test_decisions_of_one_moment_are_not_recorded_again(
     assert project.kinds().count("decision.made") == 3
 
 
-def test_the_second_of_two_decisions_of_one_moment_is_not_the_first_in_other_words(
+def test_second_decision_of_one_moment_is_not_a_rewording_of_the_first(
     make: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(Ticking, "now", lambda clock: 1_800_000_000_000)
@@ -932,7 +934,7 @@ def replaced(format_id: str, what: str) -> Callable[[Any], None]:
 
 @pytest.mark.parametrize("format_id", ["orchestrator", "craft"])
 @pytest.mark.parametrize("chosen", ["", "b"])
-def test_a_decision_that_is_reworded_in_one_file_is_so_in_the_other(
+def test_decision_reworded_in_one_file_is_reworded_in_the_other(
     make: Make, format_id: str, chosen: str
 ) -> None:
     """One of them keeps whole seconds."""
@@ -981,9 +983,7 @@ def test_secrets_make_no_decision_another_one_in_other_words(make: Make) -> None
 
 
 @pytest.mark.parametrize("format_id", ["craft", "orchestrator"])
-def test_a_decision_that_may_have_been_reworded_is_told_and_one_that_was_is_not(
-    make: Make, format_id: str
-) -> None:
+def test_only_an_uncertain_rewording_of_a_decision_is_reported(make: Make, format_id: str) -> None:
     project = make(format_id)
     project.session.decide("Keep the session in a cookie", because="so")
     project.edit(replaced(format_id, "Keep the session in a signed cookie"))
@@ -996,7 +996,7 @@ def test_a_decision_that_may_have_been_reworded_is_told_and_one_that_was_is_not(
     assert left(project)[1:] == [f"decisions: {was} was removed (it counts as Keep tokens now)"]
 
 
-def test_a_claim_that_someone_resolves_is_the_one_that_was_deferred(make: Make) -> None:
+def test_resolved_claim_is_the_deferred_one(make: Make) -> None:
     project = make("essay")
     claims = [f"The population of the city was {n} in that year" for n in (1, 2)]
     for text in claims:
@@ -1011,7 +1011,7 @@ def test_a_claim_that_someone_resolves_is_the_one_that_was_deferred(make: Make) 
     assert not any("not recorded" in line for line in project.notices)
 
 
-def test_the_stages_of_an_essay_are_known_as_soon_as_one_is_begun_in_its_file(make: Make) -> None:
+def test_stages_of_an_essay_are_known_once_one_starts_in_its_file(make: Make) -> None:
     project = make()
     project.session.files.bind("essay")
     project.edit(lambda v: v["stages"]["stage_1"].update(status="in_progress"))
@@ -1035,7 +1035,7 @@ def test_keys_comments_and_indentation_of_others_stay(make: Make) -> None:
     assert project.read(state)["current_state"]["active_task"] == "t1"
 
 
-def test_json_keeps_its_own_indentation_and_unknown_keys(make: Make) -> None:
+def test_json_retains_its_indentation_and_unknown_keys(make: Make) -> None:
     project = make("orchestrator")
     project.place.write_text(json.dumps(project.read() | {"mine": [1, {"x": None}]}, indent=4))
     project.session.tasks.add("Next")
@@ -1076,7 +1076,7 @@ def _add_stamp(key: str, at: int, doc: Any) -> None:
 
 
 @pytest.mark.parametrize("title", ["Designer chairs", "Paint", "Build (fast)"])
-def test_a_task_that_only_begins_alike_or_goes_on_is_another(make: Make, title: str) -> None:
+def test_task_with_the_same_start_but_another_end_is_another_task(make: Make, title: str) -> None:
     project = make("craft")
     for each in ("Design", "Build"):
         project.session.tasks.add(each)
@@ -1166,9 +1166,7 @@ LISTS: dict[str, tuple[str, dict[str, Any]]] = {
 
 @pytest.mark.parametrize("text", ODD.values(), ids=list(ODD))
 @pytest.mark.parametrize("what", LISTS)
-def test_what_could_not_be_kept_whole_is_not_said_once_more(
-    make: Make, what: str, text: str
-) -> None:
+def test_shortened_text_is_not_recorded_again(make: Make, what: str, text: str) -> None:
     format_id, ((key, element),) = LISTS[what][0], LISTS[what][1].items()
     project = make(format_id)
     theirs = {name: text if each is ... else each for name, each in element.items()}
@@ -1182,7 +1180,7 @@ def test_what_could_not_be_kept_whole_is_not_said_once_more(
 
 
 @pytest.mark.parametrize("text", ODD.values(), ids=list(ODD))
-def test_a_line_that_could_not_be_kept_whole_is_not_added_once_more(make: Make, text: str) -> None:
+def test_shortened_log_line_is_not_added_again(make: Make, text: str) -> None:
     project = make(AI_SESSION)
     log = project.ai("history.jsonl")
     line = {"timestamp": "2027-01-15T07:00:00Z", "command": "plan", "arguments": text}
@@ -1195,7 +1193,7 @@ def test_a_line_that_could_not_be_kept_whole_is_not_added_once_more(make: Make, 
     assert project.kinds().count("command.ran") == 2
 
 
-def test_a_line_of_no_known_time_is_not_added_once_more(make: Make) -> None:
+def test_log_line_without_a_valid_time_is_not_added_again(make: Make) -> None:
     project = make(AI_SESSION)
     log = project.ai("history.jsonl")
     log.write_text(
@@ -1218,7 +1216,7 @@ def test_a_line_of_no_known_time_is_not_added_once_more(make: Make) -> None:
     ],
     ids=["secret", "control", "lines", "long", "plain"],
 )
-def test_a_text_that_is_kept_in_several_ways_stays_wherever_it_stands(
+def test_text_that_the_journal_cleans_stays_in_every_place_of_the_file(
     make: Make, text: str
 ) -> None:
     project = make("orchestrator")
@@ -1242,9 +1240,7 @@ def test_a_text_that_is_kept_in_several_ways_stays_wherever_it_stands(
 
 
 @pytest.mark.parametrize("text", ODD.values(), ids=list(ODD))
-def test_a_task_that_could_not_be_kept_whole_is_the_same_when_others_change_it(
-    make: Make, text: str
-) -> None:
+def test_shortened_task_is_recognized_when_others_change_it(make: Make, text: str) -> None:
     project = make("orchestrator")
     work = {"task": text, "outcome": "fine", "files": []}
     project.edit(lambda v: v["pending_tasks"].append(text))
@@ -1261,7 +1257,7 @@ def test_a_task_that_could_not_be_kept_whole_is_the_same_when_others_change_it(
 
 @pytest.mark.parametrize("format_id", ["craft", "orchestrator"])
 @pytest.mark.parametrize("text", ODD.values(), ids=list(ODD))
-def test_a_task_that_could_not_be_kept_whole_is_still_at_work_when_others_come(
+def test_shortened_task_stays_running_when_others_are_added(
     make: Make, text: str, format_id: str
 ) -> None:
     project = make(format_id)
@@ -1282,7 +1278,7 @@ def test_a_task_that_could_not_be_kept_whole_is_still_at_work_when_others_come(
 
 
 @pytest.mark.parametrize("text", ["Plain", *ODD.values()], ids=["plain", *ODD])
-def test_what_others_said_is_not_said_once_more_by_their_old_copy(make: Make, text: str) -> None:
+def test_old_copy_of_others_records_nothing_again(make: Make, text: str) -> None:
     project = make("orchestrator")
     error = {"message": text, "timestamp": "2027-01-15T07:00:00Z"}
     project.edit(lambda v: v["errors"].append(error))
@@ -1298,7 +1294,7 @@ def test_what_others_said_is_not_said_once_more_by_their_old_copy(make: Make, te
     assert project.titles() == [*more, "Theirs"]
 
 
-def test_an_error_without_the_time_that_it_had_is_not_another_one(make: Make) -> None:
+def test_error_that_lost_its_time_is_not_recorded_again(make: Make) -> None:
     project = make("orchestrator")
     project.session.record.error("Broke")
     project.session.record.error("Broke")
@@ -1309,7 +1305,7 @@ def test_an_error_without_the_time_that_it_had_is_not_another_one(make: Make) ->
     assert project.kinds().count("error.raised") == 1 and len(project.read()["errors"]) == 3
 
 
-def test_the_error_of_an_agent_that_ended_well_after_all_is_not_another_one(make: Make) -> None:
+def test_error_of_an_agent_that_succeeded_later_is_not_recorded_again(make: Make) -> None:
     project = make("orchestrator")
     project.session.agents.start("code-1", task="build")
     project.session.agents.fail("code-1", "Broke")
@@ -1324,7 +1320,7 @@ def test_the_error_of_an_agent_that_ended_well_after_all_is_not_another_one(make
     assert project.kinds().count("error.raised") == 0 and project.read()["errors"] == [error]
 
 
-def test_a_text_that_stands_in_two_places_stays_in_both(make: Make) -> None:
+def test_text_in_two_places_stays_in_both(make: Make) -> None:
     project = make("praxis")
     artifact = {"phase_number": 0, "evidence": {"k": SECRET}, "outputs": {"o": SECRET}}
 
@@ -1339,7 +1335,7 @@ def test_a_text_that_stands_in_two_places_stays_in_both(make: Make) -> None:
     assert found["evidence"] == {"k": SECRET} and found["outputs"] == {"o": SECRET}
 
 
-def test_the_goal_stays_when_a_file_without_goals_names_another_target(make: Make) -> None:
+def test_goal_stays_when_a_file_without_goals_names_another_target(make: Make) -> None:
     project = make("praxis")
     goal = project.session.status().goal
     project.edit(lambda v: v["metadata"].update(spec_path="specs/other"))
@@ -1349,7 +1345,7 @@ def test_the_goal_stays_when_a_file_without_goals_names_another_target(make: Mak
     assert project.read()["target_file"] == "specs/other"
 
 
-def test_the_work_stays_in_its_phase_when_a_file_names_another_workflow(make: Make) -> None:
+def test_phase_stays_when_a_file_names_another_workflow(make: Make) -> None:
     session = make().home.start("Ship it", workflow="spec-execution", formats=["praxis"])
     session.phases.done(0, override=True, because="seen to")
     path = Path(session.files.list()[0].place)
@@ -1359,7 +1355,7 @@ def test_the_work_stays_in_its_phase_when_a_file_names_another_workflow(make: Ma
     assert json.loads(path.read_text())["current_phase"] == 2
 
 
-def test_an_error_alone_does_not_make_a_praxis_file_say_that_the_session_failed(
+def test_error_alone_does_not_mark_a_praxis_session_as_failed(
     make: Make,
 ) -> None:
     project = make("praxis")
@@ -1368,7 +1364,7 @@ def test_an_error_alone_does_not_make_a_praxis_file_say_that_the_session_failed(
     assert project.read()["forestay"]["facts"] == {"was": {"status": "failed"}}
 
 
-def test_an_empty_text_stays_empty(make: Make) -> None:
+def test_empty_text_stays_empty(make: Make) -> None:
     project = make("craft")
     project.edit(lambda v: v["metadata"].update(notes="", mine=""))
     choice = {"timestamp": "2027-01-15T07:00:00.000Z", "context": "db", "options": ["", "b"]}
@@ -1380,7 +1376,7 @@ def test_an_empty_text_stays_empty(make: Make) -> None:
 
 
 @pytest.mark.parametrize("text", ODD.values(), ids=list(ODD))
-def test_a_plan_keeps_its_own_words_when_tasks_are_added(make: Make, text: str) -> None:
+def test_name_and_description_of_a_plan_stay_when_tasks_are_added(make: Make, text: str) -> None:
     project = make(AI_SESSION)
     plan = project.ai("implementation-plan.yaml")
     project.edit(lambda v: v["feature"].update(name=text, description=f"!{text}"), plan)
@@ -1424,7 +1420,7 @@ def test_writing_again_with_nothing_new_touches_no_file(make: Make, format_id: s
     assert everything(project.folder) == before
 
 
-def test_a_file_that_an_event_does_not_concern_is_not_written(make: Make) -> None:
+def test_file_without_a_change_is_not_written(make: Make) -> None:
     project = make(AI_SESSION)
     before = everything(project.folder)
     project.session.note("no word of a plan")
@@ -1438,7 +1434,7 @@ def test_a_file_that_an_event_does_not_concern_is_not_written(make: Make) -> Non
 
 
 @pytest.mark.parametrize("moment", ["before", "after"])
-def test_an_edit_in_the_very_moment_of_writing_is_not_lost(
+def test_edit_during_a_write_is_not_lost(
     make: Make, monkeypatch: pytest.MonkeyPatch, moment: str
 ) -> None:
     project = with_tasks(make)
@@ -1470,7 +1466,7 @@ def _exchange_with(project: Project, patch: pytest.MonkeyPatch, moment: str) -> 
 
 @pytest.mark.parametrize("dies", [False, True], ids=["goes on", "dies"])
 @pytest.mark.parametrize("format_id", ["orchestrator", "craft", "essay"])
-def test_what_no_event_can_say_is_not_lost_in_that_moment_either(
+def test_unknown_key_added_during_a_write_is_not_lost(
     make: Make, monkeypatch: pytest.MonkeyPatch, format_id: str, dies: bool
 ) -> None:
     project = make(format_id)
@@ -1515,7 +1511,7 @@ def test_garbage_in_the_very_moment_of_writing_is_put_back(
     assert project.place.read_bytes() == b"{ half a fi" and leftovers(project.folder) == []
 
 
-def test_no_swap_on_this_system_still_keeps_what_was_there(
+def test_edit_survives_on_a_system_without_atomic_exchange(
     make: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(swap_file, "_swap_names", lambda a, b: False)
@@ -1549,7 +1545,7 @@ def home_rows(project: Project) -> dict[str, list[Any]]:
     return {t: project.home.context.store.database.read(f"SELECT * FROM {t}", ()) for t in tables}  # type: ignore[attr-defined]
 
 
-def test_what_is_pending_can_be_asked_for(make: Make) -> None:
+def test_pending_edits_can_be_read(make: Make) -> None:
     project = with_tasks(make)
     assert mirror_of(project.home.context).pending(project.session.id) == []
     project.edit(lambda v: v["pending_tasks"].append("Theirs"))
@@ -1595,7 +1591,7 @@ def test_phases_of_a_plan_are_headings_and_only_its_tasks_are_counted(make: Make
 
 
 @pytest.mark.req("S0-51", "X0-6")
-def test_a_status_is_heard_in_whichever_file_it_is_changed(make: Make) -> None:
+def test_status_changed_in_any_file_is_recorded(make: Make) -> None:
     project = make(AI_SESSION)
     state, index = project.ai("state.yaml"), project.ai("../active-features.yaml")
 
@@ -1616,7 +1612,7 @@ def test_a_status_is_heard_in_whichever_file_it_is_changed(make: Make) -> None:
     assert status() == "active" and project.disputes() == []
 
 
-def test_who_works_on_another_device_is_heard_whatever_its_name(make: Make) -> None:
+def test_work_on_a_device_with_any_name_is_recorded(make: Make) -> None:
     project = make("craft")
 
     def write(status: str) -> None:
@@ -1636,7 +1632,7 @@ def test_who_works_on_another_device_is_heard_whatever_its_name(make: Make) -> N
 
 
 @pytest.mark.parametrize("format_id", ["craft", "orchestrator"])
-def test_a_heading_is_no_task_and_a_task_may_be_called_like_it(make: Make, format_id: str) -> None:
+def test_heading_is_no_task_but_a_task_can_have_its_text(make: Make, format_id: str) -> None:
     project = make(AI_SESSION, format_id)
     (place,) = project.folder.glob(".c*/**/*.json")
     phases = [{"phase_id": "p1", "name": "Build", "tasks": [_task("t1", "pending")]}]

@@ -53,13 +53,13 @@ def by_format(adopted: list[Adopted]) -> dict[str, Adopted]:
 ALL = ["ai-session", "orchestrator", "craft", "praxis", "essay"]
 
 
-def test_a_call_that_returns_has_adopted(stay: Forestay, project: Path) -> None:
+def test_adopt_has_recorded_everything_when_it_returns(stay: Forestay, project: Path) -> None:
     fill(project)
     told: list[Adopted] = []
     assert stay.files.adopt(on_adopted=told.append) == told and len(stay.list()) == len(told) == 5
 
 
-def test_all_five_kinds_are_found_adopted_and_bound_and_no_byte_is_changed(
+def test_all_five_formats_are_found_adopted_and_bound_without_a_change(
     stay: Forestay, project: Path
 ) -> None:
     fill(project)
@@ -114,7 +114,7 @@ def test_files_of_a_session_that_came_from_elsewhere_are_its_own(
     assert (craft["status"], craft["goal"]) == ("in_progress", "Add login")
 
 
-def test_a_session_that_has_files_is_not_asked_whether_others_are_its_own(
+def test_session_with_files_is_not_compared_with_other_files(
     stay: Forestay, project: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fill(project, kinds=["craft"])
@@ -166,7 +166,7 @@ def test_edit_of_unbound_files_is_absorbed_when_they_are_bound_again(stay: Fores
 # -- what others do meanwhile ------------------------------------------------------------------
 
 
-def test_a_file_that_is_put_away_before_it_is_recorded_is_adopted_where_it_is_then(
+def test_file_archived_during_adoption_is_adopted_in_the_archive(
     stay: Forestay, tmp_path: Path, project: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fill(project, kinds=["orchestrator"])
@@ -190,7 +190,7 @@ def test_a_file_that_is_put_away_before_it_is_recorded_is_adopted_where_it_is_th
 # -- what was converted ------------------------------------------------------------------------
 
 
-def test_an_essay_that_names_no_folder_names_its_own_once_it_is_written(
+def test_essay_without_a_folder_names_its_own_at_the_next_write(
     stay: Forestay, project: Path
 ) -> None:
     fill(project, kinds=["craft"])
@@ -232,7 +232,7 @@ def test_converted_file_is_left_alone_until_its_source_is_gone(
 
 
 @pytest.mark.parametrize("kind", ALL[1:])
-def test_a_source_and_its_copies_that_are_found_together_are_one_session(
+def test_source_and_its_converted_copies_are_one_session(
     stay: Forestay, project: Path, kind: str
 ) -> None:
     fill(project, kinds=[kind])
@@ -263,7 +263,7 @@ BEGUN = ["implementation-plan.yaml", "history.jsonl", "state.yaml", "active-feat
 
 @pytest.mark.req("S0-53", "S0-54", "S0-55", "S0-56", "S0-57", "S0-86")
 @pytest.mark.parametrize("steps", [1, 2, 3])
-def test_a_session_that_is_being_created_is_adopted_and_its_files_are_completed(
+def test_partly_created_session_is_adopted_and_its_files_are_completed(
     stay: Forestay, project: Path, steps: int
 ) -> None:
     fill(project, kinds=["ai-session"])
@@ -282,7 +282,7 @@ def test_a_session_that_is_being_created_is_adopted_and_its_files_are_completed(
 @pytest.mark.req("S0-53", "S0-57", "S0-77", "S0-86")
 @pytest.mark.parametrize("listed", [True, False])
 @pytest.mark.parametrize("folders", ["", "artifacts"])
-def test_a_session_of_which_only_the_folder_was_made_is_told_and_made_anew(
+def test_session_with_only_a_folder_is_reported_and_can_be_created_again(
     stay: Forestay, project: Path, folders: str, listed: bool
 ) -> None:
     fill(project, kinds=["ai-session"])
@@ -303,9 +303,7 @@ def test_a_session_of_which_only_the_folder_was_made_is_told_and_made_anew(
     assert (one.native, one.outcome, one.bound) == (folder.name, "adopted", True)
 
 
-def test_what_a_session_generated_may_be_left_when_it_is_put_away(
-    stay: Forestay, project: Path
-) -> None:
+def test_artifacts_of_an_archived_session_may_stay(stay: Forestay, project: Path) -> None:
     fill(project, kinds=["ai-session"])
     folder, index = (project / STATE).parent, project / INDEX
     index.write_text(index.read_text().replace('"active"', '"completed"'))
@@ -316,7 +314,7 @@ def test_what_a_session_generated_may_be_left_when_it_is_put_away(
 
 
 @pytest.mark.req("S0-79")
-def test_an_entry_of_an_index_whose_session_is_gone_is_told_once_and_harms_no_other(
+def test_index_entry_without_files_is_reported_once_and_affects_no_other(
     stay: Forestay, project: Path
 ) -> None:
     fill(project, kinds=["ai-session"])
@@ -330,7 +328,7 @@ def test_an_entry_of_an_index_whose_session_is_gone_is_told_once_and_harms_no_ot
     assert "lost-2026-02-14 is listed, and its files are missing" in one.problems[0]
 
 
-def test_an_entry_of_an_index_whose_session_is_gone_is_told_and_not_adopted(
+def test_index_entry_without_files_is_reported_and_not_adopted(
     stay: Forestay, project: Path
 ) -> None:
     fill(project, kinds=["ai-session"])
@@ -398,7 +396,7 @@ def test_times_that_no_event_can_say_stay_in_their_file(
 
 @pytest.mark.req("S2-51")
 @pytest.mark.parametrize("options", [[], ["JWT", "cookies"]])
-def test_what_was_chosen_need_not_be_among_the_options(
+def test_chosen_option_need_not_be_among_the_alternatives(
     stay: Forestay, project: Path, options: list[str]
 ) -> None:
     fill(project, kinds=["craft"])
@@ -425,7 +423,7 @@ def inside(value: Any, way: list[str | int]) -> Any:
     return value
 
 
-def test_an_essay_is_about_its_thesis(stay: Forestay, project: Path) -> None:
+def test_goal_of_an_adopted_essay_is_its_thesis(stay: Forestay, project: Path) -> None:
     fill(project, kinds=["essay"])
     (project / ESSAY).with_name("stage-1-thesis.md").write_text("## Thesis Statement\n\nCats.\n")
     (one,) = stay.files.adopt()
@@ -436,7 +434,7 @@ def test_an_essay_is_about_its_thesis(stay: Forestay, project: Path) -> None:
 @pytest.mark.req("S3-95", "S3-97", "S3-98", "S3-104")
 @pytest.mark.parametrize("harm", ["torn", "gone", "folder"])
 @pytest.mark.parametrize("level", ["backup", "artifacts"])
-def test_a_damaged_essay_is_adopted_with_all_that_lies_beside_it(
+def test_damaged_essay_is_adopted_with_the_files_around_it(
     stay: Forestay, project: Path, level: str, harm: str
 ) -> None:
     fill(project, kinds=["essay"])
@@ -460,7 +458,7 @@ def test_a_damaged_essay_is_adopted_with_all_that_lies_beside_it(
     assert outcomes(list(stay.files.adopt())) == [("essay", "known")]
 
 
-def test_an_essay_that_comes_back_after_its_state_was_lost_is_the_session_it_was(
+def test_essay_restored_after_its_state_was_lost_is_the_same_session(
     stay: Forestay, project: Path
 ) -> None:
     fill(project, kinds=["essay"])
@@ -486,7 +484,7 @@ def test_an_essay_that_comes_back_after_its_state_was_lost_is_the_session_it_was
         ("x" * 201, False),
     ],
 )
-def test_an_essay_is_kept_whatever_its_writer_called_it_in_one_line(
+def test_essay_with_any_one_line_id_is_bound(
     stay: Forestay, project: Path, id: str, is_kept: bool
 ) -> None:
     fill(project, kinds=["essay"])
@@ -509,7 +507,7 @@ def test_an_essay_is_kept_whatever_its_writer_called_it_in_one_line(
 @pytest.mark.req("S1-25", "S2-9", "S4-8")
 @pytest.mark.parametrize("id, is_kept", [("abc-123", True), ("run 7", True), ("..", False)])
 @pytest.mark.parametrize("kind", ["praxis", "craft", "orchestrator"])
-def test_files_are_kept_whatever_their_writer_called_the_session(
+def test_files_with_an_unusual_id_are_bound_if_it_is_safe(
     stay: Forestay, project: Path, kind: str, id: str, is_kept: bool
 ) -> None:
     fill(project, kinds=[kind])
@@ -527,7 +525,7 @@ def test_files_are_kept_whatever_their_writer_called_the_session(
 
 
 @pytest.mark.parametrize("kind", ["essay", "craft"])
-def test_another_session_in_the_place_of_ours_is_told_and_adopted_once_ours_let_go(
+def test_rival_in_our_place_is_reported_and_adopted_once_ours_is_unbound(
     stay: Forestay, project: Path, kind: str
 ) -> None:
     fill(project, kinds=[kind])
@@ -543,7 +541,7 @@ def test_another_session_in_the_place_of_ours_is_told_and_adopted_once_ours_let_
     assert one.outcome == "adopted" and one.session not in ("", ours.session)
 
 
-def test_an_essay_s_file_that_says_nothing_makes_no_session(stay: Forestay, project: Path) -> None:
+def test_empty_essay_file_makes_no_session(stay: Forestay, project: Path) -> None:
     (project / ESSAY).parent.mkdir()
     (project / ESSAY).touch()
     (one,) = stay.files.adopt()
@@ -559,7 +557,7 @@ def test_twice_is_once(stay: Forestay, project: Path) -> None:
     assert {one.session: len(list(stay.session(one.session).log())) for one in again} == seqs
 
 
-def test_a_session_in_the_folder_of_another_is_adopted_once_and_not_kept_there(
+def test_session_in_the_folder_of_another_is_adopted_once_and_not_bound(
     stay: Forestay, project: Path
 ) -> None:
     fill(project, kinds=["ai-session"])
@@ -571,7 +569,7 @@ def test_a_session_in_the_folder_of_another_is_adopted_once_and_not_kept_there(
     assert (again.outcome, again.session, again.events) == ("known", one.session, 0)
 
 
-def test_an_essay_that_lost_its_id_is_one_session_however_often_it_is_adopted(
+def test_essay_without_an_id_is_one_session_after_repeated_adoption(
     stay: Forestay, project: Path
 ) -> None:
     fill(project, kinds=["essay"])
@@ -584,7 +582,7 @@ def test_an_essay_that_lost_its_id_is_one_session_however_often_it_is_adopted(
     assert first.session == again.session
 
 
-def test_a_bound_file_that_changed_in_between_is_an_edit(stay: Forestay, project: Path) -> None:
+def test_changed_bound_file_is_an_edit(stay: Forestay, project: Path) -> None:
     fill(project)
     list(stay.files.adopt())
     path = project / ORCHESTRATOR
@@ -595,7 +593,7 @@ def test_a_bound_file_that_changed_in_between_is_an_edit(stay: Forestay, project
     assert again["craft"].outcome == "known"
 
 
-def test_a_file_that_is_only_read_is_compared_with_what_it_said_before(
+def test_unbound_file_is_compared_with_its_adopted_content(
     stay: Forestay, tmp_path: Path, project: Path
 ) -> None:
     other = tmp_path / "elsewhere.json"
@@ -624,7 +622,7 @@ def test_a_file_that_is_only_read_is_compared_with_what_it_said_before(
     ids=ascii,
 )
 @pytest.mark.parametrize("kind", ["craft", "orchestrator"])
-def test_a_session_with_an_odd_id_is_adopted_once(
+def test_session_with_an_unusual_id_is_adopted_once(
     stay: Forestay, project: Path, kind: str, native: str
 ) -> None:
     fill(project, kinds=[kind])
@@ -671,9 +669,7 @@ LEGACY_FILE = f".praxis-os/.cache/state/{LEGACY['session_id']}.json"
 
 
 @pytest.mark.req("S1-138")
-def test_a_phase_that_is_passed_in_a_file_that_is_only_read_contradicts_nothing_of_ours(
-    stay: Forestay, project: Path
-) -> None:
+def test_phase_passed_in_an_unbound_file_is_not_a_dispute(stay: Forestay, project: Path) -> None:
     path = project / LEGACY_FILE
     path.parent.mkdir(parents=True)
     path.write_text(json.dumps(LEGACY))
@@ -708,9 +704,7 @@ def test_retraction_in_a_read_only_file_is_recorded(stay: Forestay, project: Pat
 
 
 @pytest.mark.req("S1-138")
-def test_a_session_that_somebody_paused_here_is_not_ended_by_a_file_that_is_only_read(
-    stay: Forestay, project: Path
-) -> None:
+def test_unbound_file_does_not_end_a_session_paused_here(stay: Forestay, project: Path) -> None:
     path = project / LEGACY_FILE
     path.parent.mkdir(parents=True)
     path.write_text(json.dumps(LEGACY | {"status": "active"}))
@@ -723,7 +717,7 @@ def test_a_session_that_somebody_paused_here_is_not_ended_by_a_file_that_is_only
     assert edited.problems == ["not recorded: status: failed"]
 
 
-def test_a_legacy_praxis_file_is_read_and_never_bound(stay: Forestay, project: Path) -> None:
+def test_legacy_praxis_file_is_adopted_and_never_bound(stay: Forestay, project: Path) -> None:
     path = project / ".praxis-os/.cache/state/0a1b2c3d-0000-4000-8000-000000000001.json"
     path.parent.mkdir(parents=True)
     path.write_text(
@@ -749,7 +743,7 @@ def test_a_legacy_praxis_file_is_read_and_never_bound(stay: Forestay, project: P
     assert path.read_bytes() == before
 
 
-def test_a_template_is_adopted_only_if_asked(stay: Forestay, project: Path) -> None:
+def test_template_is_adopted_only_on_request(stay: Forestay, project: Path) -> None:
     fill(project, kinds=["essay"])
     path = project / ESSAY
     path.write_text(path.read_text().replace(_essay_id(path), '"essay-{uuid}"'))
@@ -794,9 +788,7 @@ def test_files_follow_a_session_whose_log_has_lines_that_are_no_json(
     ] == ["note.added"]
 
 
-def test_what_was_inferred_is_told_when_it_is_recorded_and_not_again(
-    stay: Forestay, project: Path
-) -> None:
+def test_inferences_are_reported_only_when_they_are_recorded(stay: Forestay, project: Path) -> None:
     fill(project, kinds=["ai-session"])
     (project / LOG).write_text(f"{TORN}\n")
     (project / INDEX).write_text("active_features:\n- bad: [\n")
@@ -814,7 +806,7 @@ def test_what_was_inferred_is_told_when_it_is_recorded_and_not_again(
     )
 
 
-def test_text_that_could_not_be_kept_whole_is_no_news_when_something_else_changed(
+def test_shortened_text_is_no_change_when_something_else_changed(
     stay: Forestay, project: Path
 ) -> None:
     fill(project, kinds=["ai-session"])
@@ -862,9 +854,7 @@ def test_artifacts_that_are_not_stored_are_reported(
 
 
 @pytest.mark.req("S3-128")
-def test_an_essay_that_nobody_worked_on_is_not_at_work_because_its_files_were_kept(
-    stay: Forestay, project: Path
-) -> None:
+def test_saving_artifacts_does_not_count_as_work_on_an_essay(stay: Forestay, project: Path) -> None:
     fill(project, kinds=["essay"])
     (project / ESSAY).parent.joinpath("stage-1-thesis.md").write_text("# Thesis")
     (one,) = stay.files.adopt()
@@ -873,7 +863,7 @@ def test_an_essay_that_nobody_worked_on_is_not_at_work_because_its_files_were_ke
     assert one.artifacts == 1 and core.updated_at == timestamps.read(told)
 
 
-def test_essays_of_the_user_are_found_without_a_path(
+def test_adopt_without_a_path_finds_the_essays_of_the_user(
     stay: Forestay, project: Path, tmp_path: Path
 ) -> None:
     folder = tmp_path / "tmp" / "essay-pipeline-20260214-143022"
@@ -910,7 +900,7 @@ def test_folder_that_other_users_may_have_created_is_not_read(
         assert discover.folders_below([str(root)], "essay-pipeline-") == [str(folder)]
 
 
-def test_a_dry_run_changes_nothing(stay: Forestay, project: Path) -> None:
+def test_dry_run_changes_nothing(stay: Forestay, project: Path) -> None:
     fill(project)
     told = list(stay.files.adopt(dry_run=True))
     assert [one.outcome for one in told] == ["adopted"] * 5
@@ -928,7 +918,7 @@ def test_failed_adoption_does_not_stop_the_others(stay: Forestay, project: Path)
     assert adopted["craft"].problems
 
 
-def test_an_id_that_is_a_path_names_no_file(stay: Forestay, project: Path, tmp_path: Path) -> None:
+def test_id_that_is_a_path_names_no_file(stay: Forestay, project: Path, tmp_path: Path) -> None:
     fill(project, kinds=["orchestrator", "craft"])
     for name in (ORCHESTRATOR, CRAFT):
         value = json.loads((project / name).read_text())
@@ -960,7 +950,7 @@ def listed(stay: Forestay, folder: Path) -> set[str]:
     return {row.session for row in stay.seen_from(str(folder), "").list()}
 
 
-def test_what_is_adopted_belongs_to_the_project_that_its_files_are_in(
+def test_adopted_session_belongs_to_the_project_of_its_files(
     stay: Forestay, project: Path, tmp_path: Path
 ) -> None:
     other = tmp_path / "other"
@@ -970,7 +960,7 @@ def test_what_is_adopted_belongs_to_the_project_that_its_files_are_in(
     assert (listed(stay, project), listed(stay, other)) == ({essay}, set(taken.values()))
 
 
-def test_a_repository_below_a_plain_folder_is_a_project(stay: Forestay, project: Path) -> None:
+def test_repository_below_a_plain_folder_is_a_project(stay: Forestay, project: Path) -> None:
     for name in ("one", "two"):
         fill(project / name, kinds=["craft"] if name == "one" else ["praxis"])
     (project / "one" / ".git").mkdir()
@@ -979,7 +969,7 @@ def test_a_repository_below_a_plain_folder_is_a_project(stay: Forestay, project:
     assert listed(stay, project) == {taken["praxis"]}
 
 
-def test_what_is_below_this_project_belongs_to_it(stay: Forestay, project: Path) -> None:
+def test_session_below_this_project_belongs_to_it(stay: Forestay, project: Path) -> None:
     (project / ".git").mkdir()
     fill(project / "nested")
     (project / "nested" / ".git").mkdir()
@@ -987,7 +977,7 @@ def test_what_is_below_this_project_belongs_to_it(stay: Forestay, project: Path)
     assert listed(stay, project) == taken and len(taken) == len(ALL)
 
 
-def test_what_a_crash_left_without_a_project_gets_one_when_it_is_adopted_again(
+def test_adopting_again_after_a_crash_assigns_the_project(
     stay: Forestay, project: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fill(project)
@@ -1003,14 +993,16 @@ PARTS = ["state.yaml", "implementation-plan.yaml", "history.jsonl", "../active-f
 
 
 @pytest.mark.parametrize("part", PARTS)
-def test_a_part_of_a_session_stands_for_all_of_it(stay: Forestay, project: Path, part: str) -> None:
+def test_adopting_one_file_of_a_session_adopts_the_whole_session(
+    stay: Forestay, project: Path, part: str
+) -> None:
     fill(project, kinds=["ai-session"])
     (one,) = stay.files.adopt(str((project / STATE).parent / part))
     assert (one.outcome, one.events, one.bound) == ("adopted", 8, True)
     assert outcomes(list(stay.files.adopt())) == [("ai-session", "known")]
 
 
-def test_an_index_stands_for_all_that_it_lists(stay: Forestay, project: Path) -> None:
+def test_adopting_an_index_adopts_all_sessions_in_it(stay: Forestay, project: Path) -> None:
     fill(project, kinds=["ai-session"])
     folder = (project / STATE).parent
     other = folder.with_name("other-2026-02-15")
@@ -1023,7 +1015,7 @@ def test_an_index_stands_for_all_that_it_lists(stay: Forestay, project: Path) ->
     }
 
 
-def test_a_part_of_a_session_elsewhere_is_what_it_says(stay: Forestay, project: Path) -> None:
+def test_single_file_elsewhere_is_adopted_by_its_content(stay: Forestay, project: Path) -> None:
     fill(project, kinds=["ai-session"])
     (project / "saved").mkdir()
     shutil.copy(project / STATE, project / "saved" / "state.yaml")
@@ -1034,7 +1026,7 @@ def test_a_part_of_a_session_elsewhere_is_what_it_says(stay: Forestay, project: 
     )
 
 
-def test_an_index_alone_is_no_session(stay: Forestay, project: Path) -> None:
+def test_index_alone_is_no_session(stay: Forestay, project: Path) -> None:
     (project / ".ai-session").mkdir()
     over, open = ("{feature_id: over, status: completed}", "{feature_id: open, status: active}")
     for listed, told in (([], 0), ([over], 0), ([over, open], 1)):
@@ -1141,7 +1133,7 @@ def test_no_phase_gets_a_time_or_evidence_that_its_file_did_not_have(
 
 @pytest.mark.parametrize("kind, path", [("craft", CRAFT), ("orchestrator", ORCHESTRATOR)])
 @pytest.mark.parametrize("status", ["aborted", "paused"])
-def test_a_session_that_was_aborted_is_adopted_like_any(
+def test_aborted_session_is_adopted(
     stay: Forestay, project: Path, kind: str, path: str, status: str
 ) -> None:
     fill(project, [kind])
@@ -1151,7 +1143,7 @@ def test_a_session_that_was_aborted_is_adopted_like_any(
 
 
 @pytest.mark.req("S0-7")
-def test_the_model_in_use_counts_more_than_that_of_the_last_command(
+def test_model_in_use_has_priority_over_the_model_of_the_last_command(
     stay: Forestay, project: Path
 ) -> None:
     fill(project, ["ai-session"])
@@ -1164,7 +1156,7 @@ def test_the_model_in_use_counts_more_than_that_of_the_last_command(
 
 
 @pytest.mark.req("S4-16")
-def test_a_session_that_was_only_created_stays_so(stay: Forestay, project: Path) -> None:
+def test_created_session_stays_created(stay: Forestay, project: Path) -> None:
     fill(project, ["orchestrator"])
     before, after = adopted_and_written(
         stay, project / ORCHESTRATOR, lambda value: value.update(status="created", agents=[])
@@ -1181,7 +1173,7 @@ def edited(path: Path, change: Callable[[dict[str, Any]], object]) -> dict[str, 
 
 @pytest.mark.req("S2-20", "S2-63", "S4-17")
 @pytest.mark.parametrize("kind, path", [("craft", CRAFT), ("orchestrator", ORCHESTRATOR)])
-def test_an_agent_that_is_listed_twice_stays_so(
+def test_agent_that_is_listed_twice_stays_listed_twice(
     stay: Forestay, project: Path, kind: str, path: str
 ) -> None:
     fill(project, [kind])
@@ -1200,7 +1192,7 @@ def test_an_agent_that_is_listed_twice_stays_so(
 @pytest.mark.parametrize(
     "ids", [("1", "1", "2", "2", "3"), ("p1", "1", "p2", "1", "2"), ("1", "1", "1", "1", "1")]
 )
-def test_a_plan_whose_ids_stand_for_several_loses_nothing(
+def test_plan_with_ambiguous_ids_loses_nothing(
     stay: Forestay, project: Path, ids: tuple[str, ...]
 ) -> None:
     fill(project, ["ai-session"])
@@ -1244,7 +1236,7 @@ def adopted_and_written(
     return before, after
 
 
-def test_what_others_may_read_otherwise_is_no_damage(stay: Forestay, project: Path) -> None:
+def test_ambiguous_yaml_is_no_damage(stay: Forestay, project: Path) -> None:
     folder = project / ".ai-session" / "pay-2026-01-31"
     folder.mkdir(parents=True)
     (folder / "state.yaml").write_text(
@@ -1261,7 +1253,7 @@ def test_what_others_may_read_otherwise_is_no_damage(stay: Forestay, project: Pa
     assert (core.goal, core.model) == ("Pay", "opus")
 
 
-def test_a_copy_that_is_met_first_makes_no_rival_of_the_file_that_is_kept(
+def test_copy_found_first_does_not_make_the_bound_file_a_rival(
     stay: Forestay, project: Path
 ) -> None:
     session = stay.start("Add login", formats=["ai-session:login-2026-01-31"])
@@ -1340,7 +1332,7 @@ def test_moved_project_still_has_its_current_session(
         assert moved.current().id == current
 
 
-def test_a_project_in_which_another_session_is_current_since_it_was_moved_keeps_that(
+def test_moved_project_keeps_a_session_chosen_after_the_move(
     stay: Forestay, tmp_path: Path, project: Path
 ) -> None:
     stay.start("Move me", formats=["craft"])
@@ -1364,7 +1356,7 @@ def test_files_whose_folder_is_still_there_were_not_moved(stay: Forestay, tmp_pa
 
 
 @pytest.mark.req("S3-9", "S3-109")
-def test_an_essay_of_others_that_was_moved_names_its_folder_at_the_next_write(
+def test_moved_essay_of_others_names_its_folder_at_the_next_write(
     stay: Forestay, project: Path
 ) -> None:
     fill(project)
@@ -1388,7 +1380,7 @@ def test_an_essay_of_others_that_was_moved_names_its_folder_at_the_next_write(
     assert not [line for line in stay.session(one.session).log() if "edit" in line.event.kind][1:]
 
 
-def test_a_folder_that_is_named_by_a_link_is_the_same_folder(stay: Forestay, project: Path) -> None:
+def test_folder_named_by_a_link_is_the_same_folder(stay: Forestay, project: Path) -> None:
     fill(project)
     path = project / ESSAY
     (project / "link").symlink_to(path.parent)

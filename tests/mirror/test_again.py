@@ -39,7 +39,7 @@ def bytes_of(project: Project) -> dict[str, bytes]:
     return {name: data for name, data in inside.items() if ".state.lock" not in name}
 
 
-def test_files_are_those_that_a_fresh_process_would_write(make: Make) -> None:
+def test_long_running_process_writes_the_same_files_as_a_new_one(make: Make) -> None:
     project = make(*FORMATS)
     for number, act in enumerate(list(ACTS.values()) * 3):
         act(project.session, number)
@@ -51,7 +51,9 @@ def test_files_are_those_that_a_fresh_process_would_write(make: Make) -> None:
     assert project.edits() == [] and project.notices == []
 
 
-def test_one_process_and_many_write_the_same(tmp_path_factory: pytest.TempPathFactory) -> None:
+def test_one_process_and_several_write_the_same_files(
+    tmp_path_factory: pytest.TempPathFactory,
+) -> None:
     projects = [Project(tmp_path_factory.mktemp(name), *FORMATS) for name in ("one", "many")]
     for project in projects:
         for number, act in enumerate(list(ACTS.values()) * 2):
@@ -78,7 +80,7 @@ def is_dated(line: str) -> bool:
     return any(sign in line for sign in signs)
 
 
-def test_two_places_in_one_folder_are_both_kept_up_to_date(make: Make) -> None:
+def test_two_bindings_in_one_folder_are_both_updated(make: Make) -> None:
     project = make(AI_SESSION, "ai-session:other-2026-02-01")
     project.session.tasks.add("First", id="t1")
     project.session.note("on")
@@ -107,7 +109,7 @@ def bound(make: Make) -> tuple[Bindings, Binding]:
     )
 
 
-def test_every_version_that_is_remembered_can_be_told(bound: tuple[Bindings, Binding]) -> None:
+def test_every_stored_rendering_can_be_read(bound: tuple[Bindings, Binding]) -> None:
     store, binding = bound
     text = b"start " * 100 + b"%d" + b" end" * 100
     versions = [text % (number**5) for number in range(3 * KEPT)]
@@ -120,7 +122,7 @@ def test_every_version_that_is_remembered_can_be_told(bound: tuple[Bindings, Bin
     assert len(store.renderings(binding)["f"]) <= 3 * KEPT
 
 
-def test_a_version_told_by_one_that_is_gone_is_not_made_up(bound: tuple[Bindings, Binding]) -> None:
+def test_rendering_whose_base_is_gone_is_not_returned(bound: tuple[Bindings, Binding]) -> None:
     store, binding = bound
     remembered(store, binding, b"one " * 50, b"one " * 49 + b"two")
     store._tables.write(lambda connection: connection.execute("DELETE FROM rendering"))
@@ -130,7 +132,7 @@ def test_a_version_told_by_one_that_is_gone_is_not_made_up(bound: tuple[Bindings
     assert store.contents(binding, "f") == [b"one " * 50, b"another " * 50]
 
 
-def test_the_version_of_the_last_writing_can_be_told_alone(bound: tuple[Bindings, Binding]) -> None:
+def test_newest_rendering_can_be_read_alone(bound: tuple[Bindings, Binding]) -> None:
     store, binding = bound
     assert store.last_content(binding, "f") == b""
     for data in (b"one " * 50, b"one " * 49 + b"two", b"", b"three"):

@@ -34,7 +34,7 @@ def archived(project: Project) -> list[Path]:
 
 
 @pytest.mark.req("S4-42", "S4-43")
-def test_saving_makes_the_folder_and_writes_indented_json(make: Make) -> None:
+def test_save_creates_the_folder_and_writes_indented_json(make: Make) -> None:
     project = make("orchestrator")
     text = current(project).read_text()
     assert text == json.dumps(json.loads(text), indent=2, ensure_ascii=False) + "\n"
@@ -66,7 +66,7 @@ def test_every_step_of_an_agent_is_saved_at_once(make: Make) -> None:
 
 
 @pytest.mark.req("S4-38", "S4-76")
-def test_saving_on_request_writes_what_is_missing(make: Make) -> None:
+def test_save_command_writes_missing_changes(make: Make) -> None:
     project = make("orchestrator")
     current(project).unlink()
     write_files(project.home.context, project.session.id, force=True)
@@ -93,7 +93,7 @@ def test_ended_session_is_archived(make: Make, end: Callable[[Session], object],
 
 
 @pytest.mark.req("S4-70", "S4-90")
-def test_a_session_that_has_not_ended_stays_for_the_next_time(make: Make) -> None:
+def test_open_session_is_not_archived(make: Make) -> None:
     project = make("orchestrator")
     project.session.pause()
     assert project.read()["status"] == "paused"
@@ -104,7 +104,7 @@ def test_a_session_that_has_not_ended_stays_for_the_next_time(make: Make) -> Non
 
 
 @pytest.mark.req("S4-49")
-def test_a_new_session_sends_the_current_one_to_the_archive(make: Make) -> None:
+def test_new_session_archives_the_current_one(make: Make) -> None:
     project = make("orchestrator")
     first = project.read()["session_id"]
     project.edit(lambda v: v["pending_tasks"].append("Theirs"))
@@ -117,7 +117,7 @@ def test_a_new_session_sends_the_current_one_to_the_archive(make: Make) -> None:
     assert second.files.list()[0].place == str(current(project))
 
 
-def test_a_reopened_session_gets_its_place_back(make: Make) -> None:
+def test_reopened_session_returns_from_the_archive(make: Make) -> None:
     project = make("orchestrator")
     project.session.complete()
     project.session.lifecycle.reopen("more to do")
@@ -125,7 +125,7 @@ def test_a_reopened_session_gets_its_place_back(make: Make) -> None:
     assert archived(project) == [] and project.read()["status"] == "in_progress"
 
 
-def test_a_reopened_session_does_not_push_another_out(make: Make) -> None:
+def test_reopened_session_does_not_displace_another(make: Make) -> None:
     project = make("orchestrator")
     project.session.complete()
     project.home.start("another", formats=["orchestrator"])
@@ -147,7 +147,7 @@ def test_archive_of_another_program_is_not_overwritten(make: Make) -> None:
     assert archived(project) == [target] and not current(project).exists()
 
 
-def test_a_broken_current_file_is_not_pushed_out(make: Make) -> None:
+def test_damaged_current_file_is_not_displaced(make: Make) -> None:
     project = make("orchestrator")
     current(project).write_text("{ half")
     with pytest.raises(ForestayError, match="another session is here"):
@@ -157,7 +157,7 @@ def test_a_broken_current_file_is_not_pushed_out(make: Make) -> None:
 
 
 @pytest.mark.parametrize("way", ["into", "out of"])
-def test_a_kill_while_moving_is_healed_by_the_next_command(
+def test_next_command_finishes_an_interrupted_archiving(
     make: Make, monkeypatch: pytest.MonkeyPatch, way: str
 ) -> None:
     project = make("orchestrator")
@@ -208,7 +208,7 @@ def archive_ours(project: Project) -> Path:
 
 
 @pytest.mark.req("S4-49", "S4-51")
-def test_a_session_that_another_program_archived_for_its_own_is_followed_there(make: Make) -> None:
+def test_session_archived_by_another_program_is_found_in_the_archive(make: Make) -> None:
     project = make("orchestrator")
     kept = archive_ours(project)
     theirs = begin_theirs(project)
@@ -219,7 +219,7 @@ def test_a_session_that_another_program_archived_for_its_own_is_followed_there(m
 
 
 @pytest.mark.parametrize("begins_another", [False, True])
-def test_a_session_that_another_program_archived_is_shown_as_it_is_there(
+def test_edit_of_a_file_archived_by_another_program_is_shown(
     make: Make, begins_another: bool
 ) -> None:
     project = make("orchestrator")
@@ -240,7 +240,7 @@ def test_a_session_that_another_program_archived_is_shown_as_it_is_there(
     assert project.session.status().status == "completed"
 
 
-def test_doctor_knows_what_helps_where_another_program_wrote_over_our_file(make: Make) -> None:
+def test_doctor_suggests_adopt_where_another_program_overwrote_our_file(make: Make) -> None:
     project = make("orchestrator")
     begin_theirs(project)
     project.session.note("seen")
@@ -261,7 +261,7 @@ def test_archiving_a_session_for_another_is_reported(make: Make) -> None:
     assert [line for line in project.notices if "is archived" in line]
 
 
-def test_where_another_session_came_nothing_is_begun_before_it_is_adopted(make: Make) -> None:
+def test_start_is_refused_until_the_session_of_another_program_is_adopted(make: Make) -> None:
     project = make("orchestrator")
     theirs = begin_theirs(project)
     with pytest.raises(Refused, match="already exists"):
@@ -270,7 +270,7 @@ def test_where_another_session_came_nothing_is_begun_before_it_is_adopted(make: 
     assert current(project).read_bytes() == theirs and archived(project) == []
 
 
-def test_a_session_whose_folder_is_gone_makes_room_for_another(make: Make) -> None:
+def test_session_with_a_deleted_folder_blocks_no_new_session(make: Make) -> None:
     project = make("orchestrator")
     project.session.tasks.add("still known")
     shutil.rmtree(current(project).parent)
@@ -292,7 +292,7 @@ def test_session_that_cannot_be_archived_blocks_a_new_one(make: Make) -> None:
 
 
 @pytest.mark.req("S4-5", "S4-49")
-def test_adopting_the_session_that_came_archives_ours(make: Make) -> None:
+def test_adopting_a_session_in_our_place_archives_ours(make: Make) -> None:
     project = make("orchestrator")
     ours = project.read()["session_id"]
     theirs = begin_theirs(project)
@@ -315,7 +315,7 @@ def without_id(project: Project) -> None:
     project.edit(change)
 
 
-def test_a_file_of_ours_that_lacks_its_id_is_edited_and_no_other_session(make: Make) -> None:
+def test_our_file_without_its_id_counts_as_edited(make: Make) -> None:
     project = make("orchestrator")
     without_id(project)
     (taken,) = project.home.files.adopt(str(current(project)))
@@ -323,7 +323,7 @@ def test_a_file_of_ours_that_lacks_its_id_is_edited_and_no_other_session(make: M
     assert "Theirs" in project.titles() and len(project.home.list()) == 1
 
 
-def test_a_file_of_ours_that_lacks_its_id_is_archived_under_it(make: Make) -> None:
+def test_our_file_without_its_id_is_archived_under_its_id(make: Make) -> None:
     project = make("orchestrator")
     ours = project.read()["session_id"]
     without_id(project)
@@ -333,7 +333,7 @@ def test_a_file_of_ours_that_lacks_its_id_is_archived_under_it(make: Make) -> No
 
 
 @pytest.mark.req("X4-1")
-def test_a_session_that_another_program_takes_out_of_the_archive_is_the_current_one(
+def test_session_moved_out_of_the_archive_becomes_the_current_one(
     make: Make,
 ) -> None:
     project = make("orchestrator")
@@ -350,7 +350,7 @@ def test_a_session_that_another_program_takes_out_of_the_archive_is_the_current_
 
 
 @pytest.mark.req("X4-1")
-def test_a_session_that_another_program_takes_out_over_ours_puts_that_one_away(make: Make) -> None:
+def test_session_moved_out_of_the_archive_over_ours_archives_ours(make: Make) -> None:
     project = make("orchestrator")
     ours = project.home.start("another", formats=["orchestrator"])
     ours.tasks.add("of the other")
@@ -370,7 +370,7 @@ def test_a_session_that_another_program_takes_out_over_ours_puts_that_one_away(m
 
 
 @pytest.mark.req("X4-1")
-def test_an_adopted_archive_of_a_session_that_goes_on_is_the_current_one_again(make: Make) -> None:
+def test_adopted_archive_of_an_open_session_becomes_the_current_one(make: Make) -> None:
     project = make("orchestrator")
     project.session.pause()
     kept = project.folder / HISTORY / f"{THEIRS}.json"
@@ -397,7 +397,7 @@ IN_THE_WAY: dict[str, Callable[[Path], object]] = {
 
 
 @pytest.mark.parametrize("kind", IN_THE_WAY)
-def test_an_archive_that_is_no_folder_is_told_until_doctor_puts_the_session_away(
+def test_archive_that_is_not_a_folder_is_reported_until_doctor_archives_the_session(
     make: Make, kind: str
 ) -> None:
     project = make("orchestrator")
@@ -424,7 +424,7 @@ def test_an_archive_that_is_no_folder_is_told_until_doctor_puts_the_session_away
 
 
 @pytest.mark.parametrize("format_id", ["ai-session", "praxis", "craft", "orchestrator", "essay"])
-def test_files_of_a_session_whose_end_was_cut_off_are_told_and_ended_by_doctor(
+def test_doctor_reports_and_finishes_files_of_an_interrupted_end(
     make: Make, format_id: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     project = make()
@@ -458,7 +458,7 @@ def test_edited_ended_session_still_has_to_be_archived(
     assert not current(project).exists() and "theirs" in archived(project)[0].read_text()
 
 
-def test_files_of_a_session_that_another_program_ended_are_written_by_who_hears_of_it(
+def test_process_that_absorbs_the_end_of_a_session_writes_its_files(
     make: Make,
 ) -> None:
     project = make("craft", "orchestrator")
@@ -472,7 +472,7 @@ def test_files_of_a_session_that_another_program_ended_are_written_by_who_hears_
 
 
 @pytest.mark.parametrize("key", ["theirs", "target_file"])
-def test_an_edit_after_the_end_leaves_no_files_to_doctor(make: Make, key: str) -> None:
+def test_edit_after_the_end_is_no_finding_of_doctor(make: Make, key: str) -> None:
     project = make("praxis")
     project.session.complete()
     project.edit(lambda value: value.update({key: "specs/login"}))
@@ -497,7 +497,7 @@ def test_next_command_archives_an_aborted_session(
 
 @pytest.mark.req("S4-67", "S4-68")
 @pytest.mark.parametrize("word, status", [("in_progress", "active"), ("complete", "completed")])
-def test_who_goes_on_with_a_session_that_was_only_created_is_heard(
+def test_work_of_another_program_in_a_created_session_is_recorded(
     make: Make, word: str, status: str
 ) -> None:
     project = make()
@@ -511,7 +511,7 @@ def test_who_goes_on_with_a_session_that_was_only_created_is_heard(
     assert word == "complete" or session.pause().kind == "session.paused"
 
 
-def test_who_still_writes_a_session_that_was_ended_here_is_told_how_it_goes_on(make: Make) -> None:
+def test_new_file_of_an_ended_session_is_reported_with_the_command_to_reopen_it(make: Make) -> None:
     project = make("orchestrator")
     held = project.read()
     project.session.complete()

@@ -147,7 +147,7 @@ ODD = (_folder, _pipe, _link, _dead_link, _gigabyte)
 
 
 @pytest.mark.parametrize("odd", ODD)
-def test_what_is_no_file_of_ours_is_left_alone(
+def test_irregular_file_in_our_place_is_left_alone(
     five: Five, odd: Callable[[Path, Path], None]
 ) -> None:
     outside = five.project.base / "outside"
@@ -163,7 +163,7 @@ def test_what_is_no_file_of_ours_is_left_alone(
 
 
 @pytest.mark.parametrize("version", ["99", "99.0.0"])
-def test_version_99_is_byte_identical_whatever_is_done(five: Five, version: str) -> None:
+def test_file_of_version_99_is_never_changed(five: Five, version: str) -> None:
     ours = {"craft": b'"1.0.0"', "orchestrator": b'"1.0"', "ai-session": b'"1.0"'}
     theirs = {
         kind: data.replace(ours[kind], f'"{version}"'.encode(), 1) if kind in ours else data
@@ -182,7 +182,7 @@ def test_version_99_is_byte_identical_whatever_is_done(five: Five, version: str)
 # -- git -------------------------------------------------------------------------------------------
 
 
-def test_during_a_rebase_no_layout_is_read_or_written(make: Make) -> None:
+def test_no_format_is_read_or_written_during_a_rebase(make: Make) -> None:
     five = Five(make, git=True)
     project = five.project
     (project.folder / "x").write_text("base")
@@ -203,7 +203,7 @@ def test_during_a_rebase_no_layout_is_read_or_written(make: Make) -> None:
     assert five.suspended == set() and all(now != before[k] for k, now in five.held().items())
 
 
-def test_switching_branches_is_no_edit_in_any_layout(make: Make) -> None:
+def test_switching_branches_is_not_an_edit_in_any_format(make: Make) -> None:
     five = Five(make, git=True)
     project = five.project
     project.git("add", "-Af", ".")
@@ -239,7 +239,7 @@ THEIRS: dict[str, tuple[str, Callable[[Any], object], str]] = {
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_whole_stale_file_brings_its_one_change(five: Five, kind: str) -> None:
+def test_only_the_change_of_a_stale_file_is_absorbed(five: Five, kind: str) -> None:
     project, (name, change, event) = five.project, THEIRS[kind]
     path = five.places[kind].with_name(name) if name else five.places[kind]
     stale = project.read(path)
@@ -279,7 +279,7 @@ def test_two_homes_on_one_file_absorb_each_others_edits(five: Five, kind: str) -
 
 
 @pytest.mark.parametrize("kind", ["praxis", "craft"])
-def test_ids_that_differ_by_case_only_are_one_place(five: Five, kind: str) -> None:
+def test_ids_that_differ_only_in_case_are_one_place(five: Five, kind: str) -> None:
     other, before = five.project.home.start("another"), five.held()
     with pytest.raises((Refused, InvalidInput)):
         other.files.bind(f"{kind}:{five.places[kind].stem.upper()}")

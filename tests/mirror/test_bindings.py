@@ -25,7 +25,7 @@ OLD = "2025-01-09T10:00:00Z"
 UUID = "0b0a7a7e-94c1-4b13-a5ee-6ad2b0a7c001"
 
 
-def test_a_second_session_does_not_get_the_place_of_the_first(make: Make) -> None:
+def test_second_session_does_not_get_the_place_of_the_first(make: Make) -> None:
     project = make(f"craft:{UUID}")
     before = everything(project.folder)
     with pytest.raises(Refused, match="another session is here"):
@@ -37,7 +37,7 @@ def test_a_second_session_does_not_get_the_place_of_the_first(make: Make) -> Non
     "format_id",
     ["nonsense", "craft:no-uuid", "ai-session:../up", f"craft:{UUID}", "essay:../up"],
 )
-def test_a_start_that_a_layout_refuses_records_nothing(make: Make, format_id: str) -> None:
+def test_start_that_a_format_refuses_records_nothing(make: Make, format_id: str) -> None:
     project = make(f"craft:{UUID}")
     before = everything(project.folder)
     with pytest.raises(ForestayError):
@@ -60,7 +60,7 @@ def test_used_id_archives_no_session(make: Make, id: str) -> None:
     assert everything(project.folder) == before and len(project.home.list()) == 3
 
 
-def test_what_we_do_not_write_is_to_be_moved_away_and_not_adopted_once_more(make: Make) -> None:
+def test_hint_for_a_file_of_an_unknown_version_is_to_move_it_away(make: Make) -> None:
     project = make()
     theirs = project.folder / ".claude/orchestrator-session.json"
     theirs.parent.mkdir()
@@ -71,7 +71,7 @@ def test_what_we_do_not_write_is_to_be_moved_away_and_not_adopted_once_more(make
     assert refused.value.hint == "version 2.0 is not supported for writing: move it away"
 
 
-def test_a_start_is_refused_where_a_file_of_another_program_is(make: Make) -> None:
+def test_start_is_refused_where_another_program_has_a_file(make: Make) -> None:
     project = make()
     theirs = project.folder / ".claude/orchestrator-session.json"
     theirs.parent.mkdir()
@@ -86,7 +86,7 @@ def test_a_start_is_refused_where_a_file_of_another_program_is(make: Make) -> No
 
 @pytest.mark.req("S0-73")
 @pytest.mark.parametrize("format_id", ["ai-session", "praxis", "craft", "orchestrator", AI_SESSION])
-def test_a_start_is_refused_where_no_folder_can_be_made(
+def test_start_is_refused_where_no_folder_can_be_created(
     make: Make, monkeypatch: pytest.MonkeyPatch, format_id: str
 ) -> None:
     project = make()
@@ -102,7 +102,7 @@ def test_a_start_is_refused_where_no_folder_can_be_made(
     assert len(project.home.list()) == 1 and not top.exists()
 
 
-def test_what_stands_in_the_way_of_a_start_is_named_with_what_helps(tmp_path: Path) -> None:
+def test_refused_start_names_the_obstacle_and_what_helps(tmp_path: Path) -> None:
     project = Project(tmp_path)
     folder = project.folder / ".ai-session" / ID
     (folder / "artifacts").mkdir(parents=True)
@@ -152,7 +152,7 @@ def test_link_out_of_the_project_is_followed_only_on_request(make: Make) -> None
     assert os.listdir(elsewhere) == ["orchestrator-session.json"]
 
 
-def test_a_path_through_a_symbolic_link_is_the_same_place(make: Make) -> None:
+def test_path_through_a_symbolic_link_is_the_same_place(make: Make) -> None:
     project = make(f"craft:{UUID}")
     link = project.base / "link"
     link.symlink_to(project.folder)
@@ -160,7 +160,7 @@ def test_a_path_through_a_symbolic_link_is_the_same_place(make: Make) -> None:
         other.start("another", formats=[f"craft:{UUID}"])
 
 
-def test_a_root_through_a_symbolic_link_is_the_same_place(make: Make) -> None:
+def test_root_folder_through_a_symbolic_link_is_the_same_place(make: Make) -> None:
     project = make(f"craft:{UUID}")
     link = project.base / "sessions"
     link.symlink_to(project.place.parent)
@@ -169,7 +169,7 @@ def test_a_root_through_a_symbolic_link_is_the_same_place(make: Make) -> None:
         other.files.bind(f"craft:{UUID}", root=str(link))
 
 
-def test_places_that_differ_by_case_only_are_one(make: Make) -> None:
+def test_places_that_differ_only_in_case_are_one_place(make: Make) -> None:
     project = make(f"praxis:{UUID}")
     other = project.home.start("another")
     with pytest.raises(Refused, match="another session"):
@@ -177,7 +177,7 @@ def test_places_that_differ_by_case_only_are_one(make: Make) -> None:
 
 
 @pytest.mark.req("S0-72", "X0-4")
-def test_files_that_are_there_already_are_left_alone(make: Make) -> None:
+def test_existing_files_are_not_changed_by_binding(make: Make) -> None:
     project = make()
     folder = project.folder / ".ai-session" / ID
     folder.mkdir(parents=True)
@@ -189,7 +189,7 @@ def test_files_that_are_there_already_are_left_alone(make: Make) -> None:
 
 
 @pytest.mark.parametrize("id", ["../x", "a/b-2026-01-31", "/etc/x-2026-01-31", ".", "Ä-2026-01-31"])
-def test_an_id_that_is_a_path_is_refused(make: Make, id: str) -> None:
+def test_id_that_is_a_path_is_refused(make: Make, id: str) -> None:
     project = make()
     before = everything(project.base)
     with pytest.raises(InvalidInput, match="Invalid feature ID"):
@@ -197,7 +197,7 @@ def test_an_id_that_is_a_path_is_refused(make: Make, id: str) -> None:
     assert [name for name in everything(project.base) if name not in before] == []
 
 
-def test_two_essays_that_begin_at_the_same_moment_have_a_folder_each(
+def test_two_essays_started_at_the_same_moment_have_separate_folders(
     make: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     first, second = make(), make()
@@ -215,7 +215,7 @@ def test_two_essays_that_begin_at_the_same_moment_have_a_folder_each(
     assert bound.root not in raced and Path(bound.place).is_file()
 
 
-def test_the_name_of_an_essay_s_folder_that_is_gone_is_not_given_again(
+def test_name_of_a_deleted_essay_folder_is_not_used_again(
     make: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     first, second = make(), make()
@@ -226,7 +226,7 @@ def test_the_name_of_an_essay_s_folder_that_is_gone_is_not_given_again(
     assert second.session.files.bind("essay").root != folder
 
 
-def test_an_essay_s_folder_that_was_let_go_of_and_has_another_owner_is_told(make: Make) -> None:
+def test_unbound_essay_folder_with_another_owner_is_reported(make: Make) -> None:
     first, second = make(), make()
     folder = first.session.files.bind("essay").root
     first.session.files.unbind("essay")
@@ -246,7 +246,7 @@ def test_session_that_cannot_be_archived_now_blocks_a_new_one(make: Make) -> Non
 
 
 @pytest.mark.parametrize("format_id", [kind for kind in REGISTRY if kind != "essay"])
-def test_three_of_one_goal_that_begin_in_one_moment_have_an_id_each(
+def test_sessions_with_one_goal_started_at_the_same_moment_have_different_ids(
     make: Make, format_id: str
 ) -> None:
     project = make()
@@ -258,7 +258,7 @@ def test_three_of_one_goal_that_begin_in_one_moment_have_an_id_each(
 
 
 @pytest.mark.parametrize("first", ["orchestrator", "orchestrator:2026-01-30-abcdef"])
-def test_a_session_has_one_id_where_there_is_one_place(make: Make, first: str) -> None:
+def test_second_id_is_refused_in_a_format_with_one_place(make: Make, first: str) -> None:
     project = make()
     both = ["orchestrator:2026-01-30-abcdef", "orchestrator:2026-01-31-abcdef"]
     with pytest.raises(Refused, match="one id in orchestrator"):
@@ -271,7 +271,7 @@ def test_a_session_has_one_id_where_there_is_one_place(make: Make, first: str) -
     assert begun.files.bind("orchestrator").native == "2026-01-30-abcdef"
 
 
-def test_binding_twice_is_binding_once(make: Make) -> None:
+def test_binding_twice_has_the_effect_of_once(make: Make) -> None:
     project = make(f"craft:{UUID}")
     project.session.files.bind(f"craft:{UUID}")
     assert len(project.session.files.list()) == 1
@@ -299,7 +299,7 @@ def test_two_homes_on_one_file_absorb_each_others_edits(make: Make) -> None:
     other_home.close()
 
 
-def test_another_session_in_our_file_is_a_question_not_an_edit(make: Make) -> None:
+def test_file_of_another_session_in_our_place_suspends_the_binding(make: Make) -> None:
     project = make("orchestrator")
     foreign = json.dumps(project.read() | {"session_id": "2026-01-01-abcdef", "goal": "theirs"})
     project.place.write_text(foreign)
@@ -309,7 +309,7 @@ def test_another_session_in_our_file_is_a_question_not_an_edit(make: Make) -> No
     assert any("another session is here" in line for line in project.notices)
 
 
-def test_our_file_coming_back_ends_the_suspension(make: Make) -> None:
+def test_suspension_ends_when_our_file_is_back(make: Make) -> None:
     project = make("orchestrator")
     ours = project.place.read_bytes()
     project.place.write_text(json.dumps(project.read() | {"session_id": "2026-01-01-abcdef"}))
@@ -341,7 +341,7 @@ def test_unbound_place_is_bound_again_with_its_renderings(make: Make, format_id:
     assert "Use JWT" in project.place.read_text() or kind in ("ai-session", "praxis", "essay")
 
 
-def test_an_edit_of_a_place_that_was_let_go_of_is_taken_up_when_it_is_had_again(make: Make) -> None:
+def test_edit_of_an_unbound_file_is_absorbed_when_it_is_bound_again(make: Make) -> None:
     project = make("craft")
     project.session.tasks.add("Ours")
     place = project.place
@@ -366,7 +366,7 @@ def test_unbound_place_is_free_for_any_session(make: Make) -> None:
     assert {b.session for b in second.files.list()} == {second.id}
 
 
-def test_what_was_written_to_a_place_that_was_let_go_of_is_forgotten_with_its_session(
+def test_renderings_of_an_unbound_place_are_forgotten_with_the_session(
     make: Make,
 ) -> None:
     project = make("craft")
@@ -385,9 +385,7 @@ def test_folder_that_cannot_be_created_is_reported_before_binding(make: Make) ->
     assert project.session.files.list() == []
 
 
-def test_the_folder_of_a_binding_that_became_a_link_is_not_followed(
-    make: Make, tmp_path: Path
-) -> None:
+def test_root_folder_replaced_by_a_link_is_not_followed(make: Make, tmp_path: Path) -> None:
     project = make("orchestrator")
     outside = tmp_path / "outside"
     os.rename(project.folder / ".claude", outside)
@@ -397,7 +395,7 @@ def test_the_folder_of_a_binding_that_became_a_link_is_not_followed(
     assert everything(outside) == before and "symbolic link" in project.suspended
 
 
-def test_a_command_from_another_folder_writes_to_the_session_s_own(make: Make) -> None:
+def test_command_in_another_folder_writes_to_the_folder_of_the_session(make: Make) -> None:
     project = make("craft")
     elsewhere = project.base / "elsewhere"
     elsewhere.mkdir()
@@ -407,7 +405,7 @@ def test_a_command_from_another_folder_writes_to_the_session_s_own(make: Make) -
     assert project.read()["project"] == str(project.folder) and os.listdir(elsewhere) == []
 
 
-def test_projects_are_apart(tmp_path: Path) -> None:
+def test_each_project_has_its_own_place_for_a_format(tmp_path: Path) -> None:
     one = Project(tmp_path, "orchestrator")
     other = tmp_path / "second"
     other.mkdir()
@@ -417,7 +415,7 @@ def test_projects_are_apart(tmp_path: Path) -> None:
     one.home.close()
 
 
-def test_a_session_lists_no_other_of_ours_in_an_index_that_was_deleted(make: Make) -> None:
+def test_deleted_index_resumes_no_paused_session(make: Make) -> None:
     project = make(AI_SESSION)
     index = project.folder / ".ai-session" / "active-features.yaml"
     second, third = (project.home.start(goal, formats=["ai-session"]) for goal in ("b", "c"))

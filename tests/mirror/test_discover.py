@@ -59,7 +59,7 @@ def snapshot(folder: Path) -> dict[str, bytes]:
 
 
 @pytest.mark.parametrize("kind", [kind for kind in KINDS if REGISTRY[kind][1]])
-def test_a_glance_sees_sessions_where_their_layout_keeps_them(
+def test_quick_scan_finds_sessions_in_the_folders_of_their_formats(
     stay: Forestay, project: Path, kind: str
 ) -> None:
     fill(project, kinds=[kind])
@@ -81,7 +81,7 @@ def test_file_that_is_no_session_in_the_place_of_one_is_reported(
     assert told.outcome == "unreadable" and path.read_text() == '{"a": 1}'
 
 
-def test_a_folder_whose_state_says_so_is_a_session_wherever_it_lies(project: Path) -> None:
+def test_folder_with_a_state_file_is_a_session_in_any_place(project: Path) -> None:
     fill(project, kinds=["ai-session"])
     folder = project / "elsewhere"
     folder.mkdir()
@@ -106,7 +106,7 @@ def test_single_files_of_sessions_are_checked_under_any_name_but_not_adopted(
     assert [*stay.files.adopt(str(loose))] == []
 
 
-def test_a_session_s_folder_is_found_below_any_other_unless_it_was_put_away(project: Path) -> None:
+def test_session_folder_is_found_below_any_other_unless_it_is_archived(project: Path) -> None:
     fill(project, kinds=["ai-session"])
     folder = (project / STATE).parent
     for above, count in (("deep/down", 1), (ARCHIVE, 0)):
@@ -116,7 +116,7 @@ def test_a_session_s_folder_is_found_below_any_other_unless_it_was_put_away(proj
 
 
 @pytest.mark.parametrize("end", ["", "current_state:\n"])
-def test_a_state_that_breaks_off_between_its_lines_is_one_all_the_same(
+def test_state_file_cut_between_lines_is_recognized(
     stay: Forestay, project: Path, end: str
 ) -> None:
     path = project / "any.yaml"
@@ -127,7 +127,7 @@ def test_a_state_that_breaks_off_between_its_lines_is_one_all_the_same(
 
 
 @pytest.mark.parametrize("story", [name for name in STORIES if not name.startswith(("ai", "es"))])
-def test_a_file_that_breaks_off_is_of_its_layout_or_of_none(story: str) -> None:
+def test_cut_file_is_recognized_as_its_format_or_none(story: str) -> None:
     data = next(iter(STORIES[story].values()))
     finds = [discover.identify("/any.json", data[: len(data) * part // 20]) for part in range(20)]
     told = [one.layout if one else "" for one in finds]
@@ -136,7 +136,7 @@ def test_a_file_that_breaks_off_is_of_its_layout_or_of_none(story: str) -> None:
 
 
 @pytest.mark.req("S0-78")
-def test_yaml_that_others_read_otherwise_is_told_with_line_and_requirement(
+def test_ambiguous_yaml_is_reported_with_line_and_requirement(
     stay: Forestay, project: Path
 ) -> None:
     fill(project, kinds=["ai-session"])
@@ -149,9 +149,7 @@ def test_yaml_that_others_read_otherwise_is_told_with_line_and_requirement(
 
 
 @pytest.mark.req("S0-55")
-def test_the_log_of_a_session_in_which_nothing_has_happened_is_good(
-    stay: Forestay, project: Path
-) -> None:
+def test_empty_log_is_valid(stay: Forestay, project: Path) -> None:
     fill(project, kinds=["ai-session"])
     (project / LOG).write_bytes(b"")
     (report,) = stay.files.check(str(project / LOG))
@@ -159,9 +157,7 @@ def test_the_log_of_a_session_in_which_nothing_has_happened_is_good(
 
 
 @pytest.mark.parametrize("between", [b"\n\n", b"\n  \n", b"\r\n"])
-def test_a_log_is_one_by_its_lines_whatever_stands_between_them(
-    stay: Forestay, project: Path, between: bytes
-) -> None:
+def test_log_is_recognized_despite_bad_lines(stay: Forestay, project: Path, between: bytes) -> None:
     fill(project, kinds=["ai-session"])
     path = project / "somewhere"
     lines = (project / LOG).read_bytes().splitlines()
@@ -171,7 +167,7 @@ def test_a_log_is_one_by_its_lines_whatever_stands_between_them(
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_file_in_utf_16_is_told_and_read_whatever_its_name(
+def test_utf_16_file_is_reported_and_read_under_any_name(
     stay: Forestay, project: Path, kind: str
 ) -> None:
     fill(project, kinds=[kind])
@@ -183,7 +179,7 @@ def test_a_file_in_utf_16_is_told_and_read_whatever_its_name(
 
 
 @pytest.mark.parametrize("name", ["state.yaml", "implementation-plan.yaml", "history.jsonl"])
-def test_a_part_of_a_session_in_its_place_lacks_nothing(
+def test_single_file_in_its_place_is_checked_with_the_files_around_it(
     stay: Forestay, project: Path, name: str
 ) -> None:
     fill(project, kinds=["ai-session"])
@@ -196,9 +192,7 @@ def test_a_part_of_a_session_in_its_place_lacks_nothing(
     assert codes == ([] if name == "history.jsonl" else ["id-mismatch"])
 
 
-def test_a_plan_that_lies_elsewhere_is_of_the_session_that_it_names(
-    stay: Forestay, project: Path
-) -> None:
+def test_plan_file_elsewhere_belongs_to_the_session_it_names(stay: Forestay, project: Path) -> None:
     fill(project, kinds=["ai-session"])
     (project / "saved").mkdir()
     shutil.copy((project / STATE).with_name("implementation-plan.yaml"), project / "saved/p.yaml")
@@ -215,7 +209,7 @@ def test_a_plan_that_lies_elsewhere_is_of_the_session_that_it_names(
         ("orchestrator", ".claude/orchestrator-history", "S4-6"),
     ],
 )
-def test_a_file_that_is_not_named_after_its_session_is_told_in_its_layout_s_folder(
+def test_file_not_named_after_its_session_is_reported_in_the_folder_of_its_format(
     stay: Forestay, project: Path, kind: str, folder: str, requirement: str
 ) -> None:
     fill(project, kinds=[kind])
@@ -236,13 +230,13 @@ def test_a_file_that_is_not_named_after_its_session_is_told_in_its_layout_s_fold
 
 
 @pytest.mark.req("X2-1")
-def test_the_list_of_other_programs_beside_their_sessions_is_no_session(project: Path) -> None:
+def test_index_of_another_program_is_no_session(project: Path) -> None:
     fill(project, kinds=["craft"])
     (project / CRAFT).with_name("index.json").write_text('{"sessions": []}')
     assert [one.path for one in discover.find(str(project))] == [str(project / CRAFT)]
 
 
-def test_every_kind_is_told_by_its_content_whatever_its_name(project: Path) -> None:
+def test_every_format_is_recognized_by_content_under_any_name(project: Path) -> None:
     fill(project)
     for number, (kind, name) in enumerate(MAIN.items()):
         path = project / f"file-{number}"
@@ -251,7 +245,7 @@ def test_every_kind_is_told_by_its_content_whatever_its_name(project: Path) -> N
         assert one.layout == kind and not one.faults
 
 
-def test_a_folder_gives_each_session_once(project: Path) -> None:
+def test_folder_yields_each_session_once(project: Path) -> None:
     fill(project)
     (project / "package.json").write_text('{"name": "x", "version": "1.0"}')
     (project / "node_modules").mkdir()
@@ -269,7 +263,7 @@ def test_a_folder_gives_each_session_once(project: Path) -> None:
         ("mine", "stage-4-draft.md", []),
     ],
 )
-def test_an_essay_that_lost_its_session_file_is_told_if_it_surely_is_one(
+def test_essay_without_its_session_file_is_reported_only_if_certain(
     stay: Forestay, project: Path, folder: str, name: str, codes: list[str]
 ) -> None:
     (project / folder).mkdir()
@@ -280,7 +274,7 @@ def test_an_essay_that_lost_its_session_file_is_told_if_it_surely_is_one(
 
 @pytest.mark.req("S3-109", "S3-113")
 @pytest.mark.parametrize("odd", ["pipe", "link", "nowhere", "folder"])
-def test_a_stage_has_its_result_only_if_that_is_a_file(
+def test_result_of_a_stage_counts_only_if_it_is_a_file(
     stay: Forestay, project: Path, odd: str
 ) -> None:
     fill(project, kinds=["essay"])
@@ -300,7 +294,7 @@ def test_a_stage_has_its_result_only_if_that_is_a_file(
     assert told == (odd != "link")
 
 
-def test_the_folder_of_one_feature_is_that_session_alone(project: Path) -> None:
+def test_folder_of_one_session_yields_only_that_session(project: Path) -> None:
     fill(project, kinds=["ai-session"])
     other = project / ".ai-session" / "other-2026-01-01"
     other.mkdir()
@@ -310,7 +304,7 @@ def test_the_folder_of_one_feature_is_that_session_alone(project: Path) -> None:
     assert one.native == "other-2026-01-01"
 
 
-def test_the_index_of_many_sessions_is_parsed_once_unless_it_changes(
+def test_index_of_many_sessions_is_parsed_once_unless_it_changes(
     project: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fill(project, kinds=["ai-session"])
@@ -333,7 +327,7 @@ def test_the_index_of_many_sessions_is_parsed_once_unless_it_changes(
     assert (parsed.count(listed), parsed.count(news)) == (1, 1)
 
 
-def test_a_state_yaml_of_something_else_makes_no_session_of_what_is_around(project: Path) -> None:
+def test_state_yaml_of_another_program_makes_no_session(project: Path) -> None:
     (project / "state.yaml").write_text("resources: []\n")
     (project.parent / "active.yaml").write_text("x: 1\n")
     assert discover.find(str(project)) == []
@@ -372,7 +366,7 @@ def test_definitions_of_workflows_say_how_many_phases_there_are(
 @pytest.mark.req("S1-125")
 @pytest.mark.parametrize("to", KINDS)
 @pytest.mark.parametrize("is_named", [False, True], ids=["its project's", "named"])
-def test_what_is_complete_by_its_workflow_is_so_in_another_layout_too(
+def test_session_completed_by_its_workflow_is_completed_in_another_format(
     stay: Forestay, project: Path, tmp_path: Path, to: str, is_named: bool
 ) -> None:
     path = project / PRAXIS
@@ -397,7 +391,9 @@ CLOSED = [*MAIN.values(), LOG, ".praxis-os", ".craft/cache", ".claude", ".ai-ses
 
 
 @pytest.mark.parametrize("name", [*CLOSED, os.path.dirname(STATE)])
-def test_what_may_not_be_read_is_told_and_not_called_damaged(plain_user: Path, name: str) -> None:
+def test_file_without_permission_is_reported_and_not_called_damaged(
+    plain_user: Path, name: str
+) -> None:
     fill(plain_user)
     (plain_user / name).chmod(0)
     (fault,) = [fault for one in discover.find(str(plain_user)) for fault in one.faults]
@@ -405,7 +401,7 @@ def test_what_may_not_be_read_is_told_and_not_called_damaged(plain_user: Path, n
 
 
 @pytest.mark.parametrize("kind", MAIN)
-def test_a_disk_that_fails_says_nothing_of_who_may_read(
+def test_failing_disk_is_not_reported_as_a_permission_problem(
     project: Path, stay: Forestay, kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fill(project)
@@ -424,7 +420,7 @@ def _failing(*_: object) -> bytes:
     raise OSError(errno.EIO, os.strerror(errno.EIO))
 
 
-def test_what_lies_in_a_closed_folder_is_told_with_what_helps(plain_user: Path) -> None:
+def test_inaccessible_folder_is_reported_with_what_helps(plain_user: Path) -> None:
     fill(plain_user)
     (plain_user / ".claude").chmod(0)
     with pytest.raises(StoreFailed, match="permission denied") as caught:
@@ -433,7 +429,7 @@ def test_what_lies_in_a_closed_folder_is_told_with_what_helps(plain_user: Path) 
 
 
 @pytest.mark.parametrize("kind", ["../../secret", "/etc", "a/b", "", "x\0y"])
-def test_a_workflow_that_is_a_path_names_no_definition(project: Path, kind: str) -> None:
+def test_workflow_name_that_is_a_path_names_no_definition(project: Path, kind: str) -> None:
     fill(project, kinds=["praxis"])
     (project / "secret").mkdir()
     (project / "secret" / "metadata.json").write_text('{"total_phases": 4}')
@@ -585,9 +581,7 @@ def test_check_reports_the_status_of_the_session(stay: Forestay, project: Path, 
 
 
 @pytest.mark.req("S0-36", "S0-77")
-def test_what_is_beside_one_feature_is_not_looked_for_beside_another(
-    stay: Forestay, project: Path
-) -> None:
+def test_files_of_one_session_do_not_count_for_another(stay: Forestay, project: Path) -> None:
     fill(project, ["ai-session"])
     mine = (project / STATE).parent
     other = mine.with_name("other-2026-01-31")
@@ -627,7 +621,7 @@ _AGENT_AT_WORK = {
 
 
 @pytest.mark.parametrize("original", [_OLD_PRAXIS, _AGENT_AT_WORK], ids=["old praxis", "agent"])
-def test_check_says_what_another_program_changed_in_a_converted_file(
+def test_check_reports_the_status_that_another_program_set_in_a_converted_file(
     stay: Forestay, project: Path, original: dict[str, object]
 ) -> None:
     first, craft, back = (project / name for name in ("first.json", "craft.json", "back.json"))
@@ -643,7 +637,7 @@ def test_check_says_what_another_program_changed_in_a_converted_file(
     assert (seen.status, seen.progress) == ("paused", 0.9) and not report.reading.complete
 
 
-def test_a_log_that_grew_beyond_what_is_read_is_no_fault(stay: Forestay, project: Path) -> None:
+def test_log_too_long_to_be_read_is_no_fault(stay: Forestay, project: Path) -> None:
     fill(project, kinds=["ai-session"])
     log = project / LOG
     line = log.read_bytes().splitlines()[0] + b"\n"
@@ -708,7 +702,7 @@ def test_case_only_differences_are_two_sessions(stay: Forestay, project: Path) -
     )
 
 
-def test_what_a_mangled_essay_or_log_still_says_is_adopted_or_told(
+def test_content_of_a_mangled_essay_or_log_is_adopted_or_reported(
     stay: Forestay, project: Path
 ) -> None:
     fill(project, kinds=["essay", "ai-session"])

@@ -37,9 +37,7 @@ def theirs(log: Path) -> list[int]:
     return [line["theirs"] for line in lines if "theirs" in line]
 
 
-def test_lines_that_are_added_in_the_moment_of_an_exchange_stay(
-    make: Make, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_lines_added_during_an_exchange_stay(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
     log = make(AI_SESSION).ai("history.jsonl")
     log.write_bytes(b'{"a": "keep"}\n{"a": "drop it"}\n')
     number = 0
@@ -57,9 +55,7 @@ def test_lines_that_are_added_in_the_moment_of_an_exchange_stay(
     assert sorted(theirs(log)) == list(range(number)) and leftovers(log.parent) == []
 
 
-def test_two_edits_in_the_moment_of_a_removal_both_stay(
-    make: Make, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_two_edits_during_a_removal_both_stay(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
     project = make("craft")
     mirror, digest = mirror_of(project.home.context), erase._digest
     place = Path(project.session.files.list()[0].place)
@@ -76,7 +72,7 @@ def test_two_edits_in_the_moment_of_a_removal_both_stay(
     assert place.read_text() == "second" and beside == ["first"]
 
 
-def test_every_line_that_another_program_adds_while_we_take_some_out_stays(make: Make) -> None:
+def test_lines_added_while_we_remove_others_stay(make: Make) -> None:
     log = make(AI_SESSION).ai("history.jsonl")
     log.write_bytes(b"")
     other = subprocess.Popen([sys.executable, "-c", APPENDER, str(log)])
@@ -108,9 +104,7 @@ def test_index_entry_added_during_a_removal_stays(
     assert ID not in index.read_text() and index.read_text().count("other-") == 2
 
 
-def test_a_file_that_is_changed_in_the_moment_of_its_removal_stays(
-    make: Make, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_file_changed_during_its_removal_stays(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
     project = make("craft")
     place, rename = project.place, os.rename
     known = {erase._digest(str(place))}
@@ -124,7 +118,7 @@ def test_a_file_that_is_changed_in_the_moment_of_its_removal_stays(
     assert place.read_bytes() == b'{"theirs": 1}' and leftovers(place.parent) == []
 
 
-def test_forgetting_a_few_things_costs_no_key_of_others(make: Make) -> None:
+def test_forgetting_events_removes_no_key_of_others(make: Make) -> None:
     project = make("craft", "orchestrator", "praxis")
     places = [Path(binding.place) for binding in project.session.files.list()]
     for place in places:
@@ -146,7 +140,7 @@ def test_forgetting_a_few_things_costs_no_key_of_others(make: Make) -> None:
         assert not any(w in text for w in ("a queue", "Disk", "secret-name", "Ask Bob"))
 
 
-def test_a_file_that_is_gone_after_forgetting_comes_back_with_the_keys_of_others(
+def test_file_restored_after_forgetting_has_the_keys_of_others(
     make: Make,
 ) -> None:
     project = make(AI_SESSION)
@@ -159,7 +153,7 @@ def test_a_file_that_is_gone_after_forgetting_comes_back_with_the_keys_of_others
     assert project.read(plan)["team"] == "blue"
 
 
-def test_what_a_link_leads_away_to_is_not_touched_by_forgetting(make: Make) -> None:
+def test_forgetting_does_not_follow_links(make: Make) -> None:
     project = make(AI_SESSION)
     outside, folder = project.base / "outside", project.folder / ".ai-session" / ID
     os.rename(folder, outside)
@@ -172,7 +166,7 @@ def test_what_a_link_leads_away_to_is_not_touched_by_forgetting(make: Make) -> N
 
 
 @pytest.mark.parametrize("goes_on", [False, True], ids=["another process", "the same process"])
-def test_what_is_forgotten_does_not_come_back_after_a_death_in_the_middle(
+def test_forgotten_text_does_not_return_after_a_crash_during_forgetting(
     make: Make, monkeypatch: pytest.MonkeyPatch, goes_on: bool
 ) -> None:
     project = make("craft")
@@ -196,7 +190,7 @@ def test_what_is_forgotten_does_not_come_back_after_a_death_in_the_middle(
     assert "nobody may know" not in project.place.read_text()
 
 
-def test_what_is_repaired_after_forgetting_is_what_others_go_on_from(
+def test_edits_of_a_file_repaired_after_forgetting_keep_each_others_keys(
     make: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     project = make("praxis")
@@ -216,7 +210,7 @@ def test_what_is_repaired_after_forgetting_is_what_others_go_on_from(
     assert project.read().keys() >= {"x_his", "x_hers"}
 
 
-def test_what_was_put_back_before_forgetting_is_what_others_go_on_from(
+def test_edits_of_a_file_restored_before_forgetting_keep_each_others_keys(
     make: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     project = make("praxis")
@@ -235,7 +229,7 @@ def test_what_was_put_back_before_forgetting_is_what_others_go_on_from(
     assert project.read().keys() >= {"x_his", "x_hers"}
 
 
-def test_a_copy_from_before_a_forgetting_that_is_put_back_says_nothing_of_it(make: Make) -> None:
+def test_old_copy_from_before_forgetting_records_nothing(make: Make) -> None:
     project = make("craft", "orchestrator", "praxis")
     places = [Path(binding.place) for binding in project.session.files.list()]
     for place in places:
@@ -253,7 +247,7 @@ def test_a_copy_from_before_a_forgetting_that_is_put_back_says_nothing_of_it(mak
         assert kept and b"Bob" not in b"".join(kept)
 
 
-def test_what_one_process_remembers_of_files_brings_back_nothing_that_another_forgot(
+def test_cache_of_one_process_restores_nothing_that_another_forgot(
     make: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     project = make("craft")

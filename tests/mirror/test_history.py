@@ -35,7 +35,7 @@ class Passing(Ticking):
         return self._now
 
 
-def test_what_is_recorded_together_has_one_task_in_its_lines(make: Make) -> None:
+def test_events_recorded_together_have_the_same_task_in_their_lines(make: Make) -> None:
     project = make(AI_SESSION)
     project.session.tasks.add("First", id="t1")
     log = project.ai("history.jsonl")
@@ -49,7 +49,7 @@ def test_what_is_recorded_together_has_one_task_in_its_lines(make: Make) -> None
 
 
 @pytest.mark.req("S0-60", "S0-70")
-def test_every_command_adds_one_line_and_changes_none(make: Make) -> None:
+def test_every_command_adds_one_line_and_changes_no_other(make: Make) -> None:
     project = make(AI_SESSION)
     log, before = project.ai("history.jsonl"), b""
     inode = log.stat().st_ino
@@ -62,7 +62,7 @@ def test_every_command_adds_one_line_and_changes_none(make: Make) -> None:
 
 
 @pytest.mark.req("S0-76")
-def test_a_model_that_the_contract_does_not_name_is_told_and_the_last_one_kept(make: Make) -> None:
+def test_unknown_model_is_reported_and_the_last_valid_one_stays_in_the_file(make: Make) -> None:
     project = make(AI_SESSION)
     project.session.record.model("opus")
     assert project.notices == []
@@ -83,7 +83,7 @@ UPDATES: dict[str, Callable[[Session], object]] = {
 
 
 @pytest.mark.req("S0-60", "S0-55")
-def test_every_update_adds_one_line_to_a_log_that_began_empty(make: Make) -> None:
+def test_every_update_adds_one_line_to_an_empty_log(make: Make) -> None:
     project = make(AI_SESSION)
     log, kinds = project.ai("history.jsonl"), []
     assert log.read_bytes() == b""
@@ -97,7 +97,7 @@ def test_every_update_adds_one_line_to_a_log_that_began_empty(make: Make) -> Non
 
 
 @pytest.mark.req("S0-38", "S0-39", "S0-40", "S0-41", "S0-42", "S0-43", "S0-44", "S0-45")
-def test_the_line_of_an_update_has_every_key_and_tells_task_and_model(make: Make) -> None:
+def test_line_of_an_update_has_all_keys_with_task_and_model(make: Make) -> None:
     project = make(AI_SESSION)
     project.session.tasks.add("First", id="t1")
     project.session.tasks.start("t1")
@@ -119,7 +119,7 @@ def test_the_line_of_an_update_has_every_key_and_tells_task_and_model(make: Make
 
 
 @pytest.mark.req("S0-43", "S0-85")
-def test_the_line_of_a_command_tells_the_task_at_hand_and_is_known_again(make: Make) -> None:
+def test_line_of_a_command_names_the_active_task_and_is_recognized(make: Make) -> None:
     project = make(AI_SESSION)
     log = project.ai("history.jsonl")
     project.session.record.command("before")
@@ -138,7 +138,7 @@ def test_the_line_of_a_command_tells_the_task_at_hand_and_is_known_again(make: M
     assert ran(log) == ["before", "during", "for another"]
 
 
-def test_what_was_before_the_files_is_not_in_their_log(make: Make) -> None:
+def test_events_before_binding_are_not_in_the_log(make: Make) -> None:
     project = make("craft")
     project.session.note("before")
     project.session.files.bind(AI_SESSION)
@@ -149,7 +149,7 @@ def test_what_was_before_the_files_is_not_in_their_log(make: Make) -> None:
 
 
 @pytest.mark.parametrize("reached", [0, 1])
-def test_an_update_whose_writing_was_cut_short_gets_its_line_once(make: Make, reached: int) -> None:
+def test_interrupted_update_gets_its_line_once(make: Make, reached: int) -> None:
     project = make(AI_SESSION)
     log, state = project.ai("history.jsonl"), project.ai("state.yaml")
     project.session.note("one")
@@ -198,7 +198,7 @@ def test_unchanged_log_is_not_parsed(make: Make, monkeypatch: pytest.MonkeyPatch
 
 
 @pytest.mark.parametrize("text", ODD.values(), ids=list(ODD))
-def test_a_line_holds_any_text(make: Make, text: str) -> None:
+def test_log_line_can_contain_any_text(make: Make, text: str) -> None:
     project = make(AI_SESSION)
     project.session.record.command("run", arguments=text, status="failure", error=text)
     (line,) = project.ai("history.jsonl").read_bytes().split(b"\n")[:-1]
@@ -206,14 +206,14 @@ def test_a_line_holds_any_text(make: Make, text: str) -> None:
     assert value["arguments"] == value["error"] == text
 
 
-def test_a_duration_is_in_milliseconds(make: Make) -> None:
+def test_duration_is_in_milliseconds(make: Make) -> None:
     project = make(AI_SESSION)
     project.session.record.command("run", duration_ms=1_234)
     assert json.loads(project.ai("history.jsonl").read_text())["duration_ms"] == 1_234
 
 
 @pytest.mark.req("S0-66")
-def test_a_line_is_one_write_and_synced(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_log_line_is_one_synced_write(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
     project = make(AI_SESSION)
     log = project.ai("history.jsonl")
     calls: list[tuple[str, bytes]] = []
@@ -248,7 +248,7 @@ TORN = {
 
 
 @pytest.mark.parametrize("torn", TORN.values(), ids=list(TORN))
-def test_a_torn_last_line_stays_and_is_closed(make: Make, torn: bytes) -> None:
+def test_torn_last_line_stays_and_gets_a_line_end(make: Make, torn: bytes) -> None:
     project = make(AI_SESSION)
     log = project.ai("history.jsonl")
     project.session.record.command("one")
@@ -282,7 +282,7 @@ def test_line_added_by_another_program_in_between_stays(make: Make) -> None:
     assert ran(log) == ["theirs", "one", "two"] and "command.ran" in project.kinds()
 
 
-def test_the_same_command_twice_is_two_lines(make: Make) -> None:
+def test_same_command_twice_has_two_lines(make: Make) -> None:
     project = make(AI_SESSION)
     log = project.ai("history.jsonl")
     for _ in range(3):
@@ -313,7 +313,9 @@ def _gone_back(project: Project) -> None:
 
 @pytest.mark.req("S0-38", "S0-75")
 @pytest.mark.parametrize("again", [False, True])
-def test_a_state_of_the_future_does_not_date_our_lines(make: Make, again: bool) -> None:
+def test_state_with_a_future_time_does_not_change_the_time_of_our_lines(
+    make: Make, again: bool
+) -> None:
     project = make(AI_SESSION)
     project.session.note("one")
     future = "2099-01-01T00:00:00Z"
@@ -333,7 +335,7 @@ def _respelled(log: Path) -> None:
     log.write_text(log.read_text().replace('{"', '{ "'))
 
 
-def test_lines_that_someone_spells_anew_are_known_again_with_the_task_at_hand(make: Make) -> None:
+def test_reformatted_lines_are_recognized_with_the_active_task(make: Make) -> None:
     project = make(AI_SESSION)
     log = project.ai("history.jsonl")
     project.session.tasks.add("First", id="t1")
@@ -347,7 +349,7 @@ def test_lines_that_someone_spells_anew_are_known_again_with_the_task_at_hand(ma
 
 @pytest.mark.req("S0-75")
 @pytest.mark.parametrize("edited", [False, True])
-def test_a_clock_that_goes_back_moves_no_line_before_another(make: Make, edited: bool) -> None:
+def test_clock_that_goes_back_does_not_reorder_lines(make: Make, edited: bool) -> None:
     project = make(AI_SESSION)
     log = project.ai("history.jsonl")
     project.session.note("one")
@@ -364,7 +366,7 @@ def test_a_clock_that_goes_back_moves_no_line_before_another(make: Make, edited:
     assert [report.findings for report in reports] == [[]]
 
 
-def test_what_is_late_by_the_clock_is_told_once_whoever_edits(make: Make) -> None:
+def test_event_with_a_late_time_has_one_line_after_an_edit_of_the_log(make: Make) -> None:
     project = make(AI_SESSION)
     log = project.ai("history.jsonl")
     project.session.tasks.add("First", id="t1")
@@ -379,7 +381,7 @@ def test_what_is_late_by_the_clock_is_told_once_whoever_edits(make: Make) -> Non
     assert recorded(log) == ["step.added", "step.started", *["note.added"] * 6]
 
 
-def test_a_line_of_the_future_hides_no_update(make: Make) -> None:
+def test_line_with_a_future_time_hides_no_update(make: Make) -> None:
     project = make(AI_SESSION)
     log = project.ai("history.jsonl")
     project.session.note("one")
@@ -391,7 +393,7 @@ def test_a_line_of_the_future_hides_no_update(make: Make) -> None:
     assert json.loads(log.read_text().splitlines()[-1])["timestamp"] < "2099"
 
 
-def test_an_update_no_later_than_the_beginning_has_its_line_whoever_edits(make: Make) -> None:
+def test_update_at_the_start_time_has_its_line_after_an_edit_of_the_log(make: Make) -> None:
     project = make(AI_SESSION)
     log = project.ai("history.jsonl")
     _gone_back(project)
@@ -425,7 +427,7 @@ def test_log_too_long_to_be_read_blocks_nothing(make: Make) -> None:
     assert project.suspended == "" and log.stat().st_size > MAX_BYTES
 
 
-def test_an_edit_of_another_file_leaves_the_log_unread(
+def test_edit_of_another_file_does_not_read_the_log(
     make: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     project = make(AI_SESSION)
@@ -440,7 +442,7 @@ def test_an_edit_of_another_file_leaves_the_log_unread(
     assert len(project.ai("history.jsonl").read_bytes().splitlines()) == 2
 
 
-def test_a_log_that_is_too_long_to_be_read_goes_with_its_session(make: Make) -> None:
+def test_log_too_long_to_be_read_is_removed_with_its_session(make: Make) -> None:
     project = make(AI_SESSION)
     log = _of_17_mb(project)
     project.session.lifecycle.forget()
@@ -461,7 +463,7 @@ def test_only_log_lines_with_erased_text_are_removed(make: Make) -> None:
 
 
 @pytest.mark.parametrize("way", ["import", "restore"])
-def test_events_that_a_file_brings_have_their_lines_at_once(make: Make, way: str) -> None:
+def test_events_absorbed_from_a_file_have_their_lines_at_once(make: Make, way: str) -> None:
     project = make(AI_SESSION)
     pack, log = str(project.base / "login.fspack"), project.ai("history.jsonl")
     project.session.export(pack)
@@ -480,7 +482,7 @@ def test_events_that_a_file_brings_have_their_lines_at_once(make: Make, way: str
 
 
 @pytest.mark.req("S0-43")
-def test_what_was_recorded_before_a_task_began_does_not_name_it(make: Make) -> None:
+def test_lines_before_a_task_started_do_not_name_it(make: Make) -> None:
     project = make(AI_SESSION, git=True)
     log = project.ai("history.jsonl")
     project.session.tasks.add("First", id="t1")
@@ -493,7 +495,7 @@ def test_what_was_recorded_before_a_task_began_does_not_name_it(make: Make) -> N
     assert [line["task_id"] for line in told[1:]] == [None, None, "t1"]
 
 
-def test_what_was_adopted_is_no_update_of_the_log_that_told_it(make: Make) -> None:
+def test_adopted_events_add_no_line_to_the_log_they_came_from(make: Make) -> None:
     project = make("craft")
     folder = project.folder / ".ai-session" / ID
     folder.mkdir(parents=True)
@@ -511,7 +513,7 @@ def test_what_was_adopted_is_no_update_of_the_log_that_told_it(make: Make) -> No
 
 
 @pytest.mark.parametrize("ours", ["adopted", "begun"])
-def test_lines_of_another_home_bring_back_none_that_were_never_there(make: Make, ours: str) -> None:
+def test_lines_of_another_home_restore_no_line_that_never_existed(make: Make, ours: str) -> None:
     project = make() if ours == "begun" else make(AI_SESSION)
     project.session.tasks.add("First", id="t1")
     project.session.tasks.start("t1")
@@ -528,7 +530,7 @@ def test_lines_of_another_home_bring_back_none_that_were_never_there(make: Make,
     assert recorded(log) == ["note.added", "note.added"]
 
 
-def test_a_line_that_somebodys_old_copy_cost_the_log_is_told_and_comes_back_once(
+def test_line_lost_to_an_old_copy_is_reported_and_restored_once(
     make: Make,
 ) -> None:
     project = make(AI_SESSION)

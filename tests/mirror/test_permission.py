@@ -14,7 +14,7 @@ from tests.mirror.support import AI_SESSION, Project, as_nobody, everything, lef
 
 
 @pytest.mark.req("S0-73")
-def test_a_folder_that_may_not_be_made_is_refused_by_name(open_folder: Path) -> None:
+def test_folder_that_cannot_be_created_is_named_in_the_error(open_folder: Path) -> None:
     with as_nobody(open_folder):
         project = Project(open_folder)
         os.chmod(project.folder, 0o555)
@@ -103,7 +103,7 @@ def test_inaccessible_folder_is_reported_until_it_is_accessible(
 
 
 @pytest.mark.parametrize("format_id", FORMATS)
-def test_a_file_that_may_not_be_read_is_left_alone_and_not_called_damaged(
+def test_file_without_read_permission_is_not_reported_as_damaged(
     open_folder: Path, format_id: str
 ) -> None:
     with as_nobody(open_folder):
@@ -149,7 +149,7 @@ def _give(folder: Path, user: int, mode: int) -> None:
     folder.chmod(mode)
 
 
-def test_one_folder_that_is_closed_does_not_keep_the_other_layouts_behind(
+def test_inaccessible_folder_does_not_delay_other_formats(
     open_folder: Path,
 ) -> None:
     with as_nobody(open_folder):
@@ -169,7 +169,7 @@ def test_one_folder_that_is_closed_does_not_keep_the_other_layouts_behind(
 
 
 @pytest.mark.req("S0-65")
-def test_a_lock_that_may_only_be_read_is_held_all_the_same(open_folder: Path) -> None:
+def test_read_only_lock_file_can_be_locked(open_folder: Path) -> None:
     with as_nobody(open_folder):
         project, place = _kept(open_folder, AI_SESSION)
         project.ai(".state.lock").touch(0o444)
@@ -184,7 +184,7 @@ def test_a_lock_that_may_only_be_read_is_held_all_the_same(open_folder: Path) ->
         project.home.close()
 
 
-def test_a_log_that_may_not_be_added_to_is_told_and_lacks_nothing_later(open_folder: Path) -> None:
+def test_log_without_write_permission_is_reported_and_completed_later(open_folder: Path) -> None:
     with as_nobody(open_folder):
         project, _ = _kept(open_folder, AI_SESSION)
         log = project.ai("history.jsonl")
@@ -198,7 +198,9 @@ def test_a_log_that_may_not_be_added_to_is_told_and_lacks_nothing_later(open_fol
         project.home.close()
 
 
-def test_a_backup_that_is_no_file_is_told_while_the_essay_is_behind(open_folder: Path) -> None:
+def test_backup_that_is_not_a_file_is_reported_while_the_essay_is_outdated(
+    open_folder: Path,
+) -> None:
     project, place = _kept(open_folder, "essay")
     backup = place.with_name(f"{place.name}.bak")
     backup.unlink()

@@ -69,9 +69,7 @@ def part_of(doc: Any, path: str) -> tuple[Any, str]:
 @pytest.mark.req("S1-25", "S1-28", "S1-40", "S1-53", "S1-60")
 @pytest.mark.parametrize("path", REQUIRED)
 @pytest.mark.parametrize("how", ["without", "null", "wrong"])
-def test_a_key_that_the_document_requires_comes_back_and_that_is_told_once(
-    make: Make, path: str, how: str
-) -> None:
+def test_required_key_is_restored_and_reported_once(make: Make, path: str, how: str) -> None:
     project = in_phases(make)
     before = without_id(project.read())
 
@@ -98,7 +96,7 @@ def test_removed_optional_key_stays_removed(make: Make) -> None:
     assert project.read()["metadata"] == {}
 
 
-def test_what_stood_in_an_artifact_before_is_no_part_of_another_one(make: Make) -> None:
+def test_replaced_artifact_contains_nothing_of_the_earlier_one(make: Make) -> None:
     project = in_phases(make)
     project.edit(lambda v: v["phase_artifacts"].update({"0": {"evidence": {"new": 1}}}))
     project.session.note("one")
@@ -123,7 +121,7 @@ def as_first_generation(doc: Any) -> None:
 
 
 @pytest.mark.req("S1-138")
-def test_phases_that_a_program_of_the_first_generation_passes_in_our_file_count(
+def test_phases_passed_by_a_legacy_program_in_our_file_count(
     make: Make,
 ) -> None:
     project = in_phases(make, done=3)
@@ -139,7 +137,7 @@ def test_phases_that_a_program_of_the_first_generation_passes_in_our_file_count(
 
 
 @pytest.mark.req("S1-37", "S1-80")
-def test_a_phase_that_a_program_without_times_passes_ends_as_its_evidence_is_stamped(
+def test_phase_passed_without_times_ends_at_the_time_of_its_evidence(
     make: Make,
 ) -> None:
     project = in_phases(make)
@@ -160,7 +158,7 @@ def test_a_phase_that_a_program_without_times_passes_ends_as_its_evidence_is_sta
 
 
 @pytest.mark.req("S1-14", "S1-138")
-def test_attempts_stay_in_a_file_that_a_program_of_the_first_generation_wrote(make: Make) -> None:
+def test_attempts_stay_in_a_file_written_by_a_legacy_program(make: Make) -> None:
     project = in_phases(make)
     project.session.phases.fail(1, {"coverage": 65}, issue="red")
     project.session.phases.retry()
@@ -171,7 +169,7 @@ def test_attempts_stay_in_a_file_that_a_program_of_the_first_generation_wrote(ma
 
 
 @pytest.mark.req("S1-16")
-def test_a_program_of_the_first_generation_does_not_end_what_was_reopened(make: Make) -> None:
+def test_legacy_program_does_not_end_a_reopened_session(make: Make) -> None:
     project = in_phases(make, done=6)
     project.session.lifecycle.reopen(because="one more look")
 
@@ -238,7 +236,7 @@ WAYS = [
     "way, knows_times",
     [*product(WAYS, (True, False)), (("failed", "passed"), True)],
 )
-def test_what_another_program_says_of_a_phase_after_us_is_no_contradiction(
+def test_later_verdict_of_another_program_is_not_a_dispute(
     make: Make, way: tuple[str, ...], knows_times: bool
 ) -> None:
     project = in_phases(make, done=2)
@@ -272,7 +270,7 @@ DYNAMIC = {
 
 
 @pytest.mark.req("S1-28")
-def test_phases_that_a_file_makes_known_are_called_what_the_workflow_calls_them(
+def test_phases_added_by_a_file_have_the_names_of_the_workflow(
     make: Make,
 ) -> None:
     project = make()
@@ -295,7 +293,7 @@ def test_phases_that_a_file_makes_known_are_called_what_the_workflow_calls_them(
 
 
 @pytest.mark.req("S1-16")
-def test_a_session_that_was_reopened_after_its_last_phase_is_not_found_to_be_complete(
+def test_session_reopened_after_its_last_phase_is_not_absorbed_as_completed(
     make: Make,
 ) -> None:
     project = in_phases(make, done=6)
@@ -324,7 +322,7 @@ def takes_back(phase: int, word: str) -> Callable[[Any], None]:
 
 @pytest.mark.req("S1-59")
 @pytest.mark.parametrize("word", ["failed", "pending"])
-def test_a_phase_that_a_file_goes_back_to_can_be_passed_again(make: Make, word: str) -> None:
+def test_phase_that_a_file_returns_to_can_be_passed_again(make: Make, word: str) -> None:
     project = in_phases(make, done=3)
     project.edit(takes_back(1, word))
     project.session.phases.done(1, override=True, because="now it is")
@@ -347,7 +345,7 @@ def test_verdict_retracted_in_a_file_is_withdrawn(make: Make) -> None:
     assert project.read()["completed_phases"] == [0]
 
 
-def test_an_attempt_that_was_rolled_back_is_not_said_to_be_under_way(make: Make) -> None:
+def test_rolled_back_attempt_is_not_shown_as_running(make: Make) -> None:
     project = in_phases(make, done=2)
     project.session.phases.fail(2, issue="red")
     project.session.phases.retry()
@@ -365,7 +363,7 @@ def test_file_shows_all_of_a_failed_phase_at_once(make: Make) -> None:
 
 
 @pytest.mark.req("S1-73")
-def test_a_phase_that_is_tried_again_has_handed_nothing_in_yet(make: Make) -> None:
+def test_retried_phase_has_no_evidence_yet(make: Make) -> None:
     project = in_phases(make)
     project.session.phases.fail(1, {"coverage": 65}, issue="red")
     project.session.phases.retry()
@@ -380,7 +378,7 @@ def flags(**values: Any) -> Callable[[Any], None]:
 
 
 @pytest.mark.req("S1-43", "S1-46")
-def test_pauses_begin_and_end_when_the_file_says_so(make: Make) -> None:
+def test_pauses_start_and_end_at_the_times_in_the_file(make: Make) -> None:
     project = in_phases(make)
     project.edit(flags(paused=True, paused_at="2027-01-15T09:00:00Z"))
     project.session.note("paused")
@@ -391,7 +389,7 @@ def test_pauses_begin_and_end_when_the_file_says_so(make: Make) -> None:
 
 
 @pytest.mark.req("S1-43", "S1-46", "S1-47")
-def test_a_pause_that_nobody_saw_and_that_is_over_is_one(make: Make) -> None:
+def test_pause_that_started_and_ended_unobserved_is_recorded(make: Make) -> None:
     project = in_phases(make)
     project.edit(flags(paused=True, paused_at="2027-01-15T09:00:00Z", paused_context="lunch"))
     project.edit(flags(paused=False, resumed_at="2027-01-15T09:30:00Z", resume_count=1))
@@ -404,7 +402,7 @@ def test_a_pause_that_nobody_saw_and_that_is_over_is_one(make: Make) -> None:
     assert not any("not recorded" in line for line in project.notices)
 
 
-def test_a_pause_without_a_time_begins_when_it_is_seen(make: Make) -> None:
+def test_pause_without_a_time_starts_when_it_is_absorbed(make: Make) -> None:
     project = in_phases(make)
     before = project.clock.now()
     project.edit(flags(paused=True))
@@ -413,7 +411,7 @@ def test_a_pause_without_a_time_begins_when_it_is_seen(make: Make) -> None:
 
 
 @pytest.mark.req("S1-42")
-def test_a_file_that_says_completed_of_a_paused_session_is_not_left_paused(make: Make) -> None:
+def test_paused_session_that_a_file_completes_is_not_left_paused(make: Make) -> None:
     project = in_phases(make)
     project.session.pause()
     project.edit(flags(completed=True, completed_at="2027-01-15T09:00:00Z"))
@@ -423,7 +421,7 @@ def test_a_file_that_says_completed_of_a_paused_session_is_not_left_paused(make:
 
 
 @pytest.mark.req("S1-44")
-def test_a_session_that_fails_after_an_error_is_flagged_as_paused(make: Make) -> None:
+def test_session_that_fails_after_an_error_is_written_as_paused(make: Make) -> None:
     project = in_phases(make)
     project.session.record.error("no network")
     project.session.lifecycle.fail(because="no network")
@@ -451,7 +449,7 @@ def test_lifting_a_pause_after_an_error_resumes_the_session(
     assert project.read()["lifecycle"]["paused"] is False
 
 
-def test_who_takes_back_a_pause_and_an_error_by_hand_goes_on(make: Make) -> None:
+def test_removing_pause_and_error_by_hand_resumes_the_session(make: Make) -> None:
     """The file then says what it said before both, at the time of the pause."""
     project = in_phases(make)
     before = project.read()["lifecycle"]
@@ -463,7 +461,7 @@ def test_who_takes_back_a_pause_and_an_error_by_hand_goes_on(make: Make) -> None
     assert not project.read()["lifecycle"]["paused"]
 
 
-def test_a_session_with_all_its_phases_that_was_reopened_can_be_paused(make: Make) -> None:
+def test_reopened_session_with_all_phases_passed_can_be_paused(make: Make) -> None:
     project = in_phases(make, done=6)
     project.session.lifecycle.reopen("more to do")
     project.edit(flags(paused=True, paused_at="2027-01-15T09:00:00Z"))
@@ -484,7 +482,7 @@ def test_lifting_the_pause_of_a_failed_session_resumes_it(make: Make) -> None:
 
 
 @pytest.mark.req("S1-33", "S1-79")
-def test_where_the_work_ends_is_no_place_that_was_not_taken_up(
+def test_position_of_a_completed_session_leaves_no_residue(
     make: Make,
 ) -> None:
     project = in_phases(make)
@@ -502,7 +500,7 @@ def test_where_the_work_ends_is_no_place_that_was_not_taken_up(
 
 
 @pytest.mark.req("S1-48")
-def test_an_error_that_another_one_follows_in_a_file_is_not_told_as_taken_out(make: Make) -> None:
+def test_error_replaced_by_another_is_not_reported_as_removed(make: Make) -> None:
     project = in_phases(make)
     project.session.record.error("no network")
     project.edit(flags(last_error="disk full", last_error_at="2027-01-15T09:00:00Z"))
@@ -512,7 +510,7 @@ def test_an_error_that_another_one_follows_in_a_file_is_not_told_as_taken_out(ma
 
 
 @pytest.mark.req("S1-48")
-def test_an_error_that_ended_nothing_is_no_reason_that_could_be_taken_out(make: Make) -> None:
+def test_error_without_consequence_is_not_reported_as_removed(make: Make) -> None:
     project = in_phases(make)
     project.session.record.error("no network")
 
@@ -526,7 +524,7 @@ def test_an_error_that_ended_nothing_is_no_reason_that_could_be_taken_out(make: 
 
 
 @pytest.mark.req("S1-59", "S1-74")
-def test_an_attempt_that_fails_in_the_same_way_again_is_another_attempt(make: Make) -> None:
+def test_same_failure_again_is_another_attempt(make: Make) -> None:
     project = in_phases(make)
     handed = {"phase_number": 1, "evidence": {"tests": 3}, "outputs": {}, "commands_executed": []}
 
@@ -542,7 +540,7 @@ def test_an_attempt_that_fails_in_the_same_way_again_is_another_attempt(make: Ma
 
 
 @pytest.mark.req("S1-20", "S1-21")
-def test_a_number_that_no_phase_has_takes_the_work_nowhere(make: Make) -> None:
+def test_unknown_phase_number_does_not_move_the_session(make: Make) -> None:
     project = in_phases(make)
     project.edit(lambda doc: doc.update(current_phase=77))
     project.session.note("seen")
@@ -551,7 +549,7 @@ def test_a_number_that_no_phase_has_takes_the_work_nowhere(make: Make) -> None:
 
 
 @pytest.mark.req("S1-59")
-def test_what_is_rolled_back_after_an_error_does_not_fail_of_it(make: Make) -> None:
+def test_phase_rolled_back_after_an_error_is_not_failed(make: Make) -> None:
     project = in_phases(make)
     project.session.record.error("no network")
     project.session.phases.done(1, override=True, because="seen to")
@@ -568,7 +566,7 @@ def test_what_is_rolled_back_after_an_error_does_not_fail_of_it(make: Make) -> N
     assert project.session.status().status == "active"
 
 
-def test_hundreds_of_things_that_no_event_can_say_are_not_tried_one_by_one(
+def test_many_changes_without_an_event_are_absorbed_quickly(
     make: Make, tries: list[object]
 ) -> None:
     project = in_phases(make)
@@ -582,7 +580,7 @@ def test_hundreds_of_things_that_no_event_can_say_are_not_tried_one_by_one(
 
 
 @pytest.mark.req("S1-44", "S1-48")
-def test_who_stops_a_session_for_an_error_after_we_told_of_another_is_heard(make: Make) -> None:
+def test_pause_for_an_error_after_one_of_ours_is_recorded(make: Make) -> None:
     project = in_phases(make)
     project.session.record.error("no network")
     at = "2027-01-15T09:00:00Z"
@@ -594,7 +592,7 @@ def test_who_stops_a_session_for_an_error_after_we_told_of_another_is_heard(make
     assert stop.items() <= project.read()["lifecycle"].items()
 
 
-def test_what_a_file_leaves_out_and_gets_again_is_told(make: Make) -> None:
+def test_key_that_is_removed_and_restored_is_reported(make: Make) -> None:
     project = in_phases(make)
     project.session.record.error("no network")
     project.session.pause(context="half of it")
@@ -606,7 +604,7 @@ def test_what_a_file_leaves_out_and_gets_again_is_told(make: Make) -> None:
     assert "pause_context was removed" in str(edited)
 
 
-def test_a_time_that_is_not_taken_up_is_told_as_a_time(make: Make) -> None:
+def test_time_that_is_not_recorded_is_reported_as_a_time(make: Make) -> None:
     project = in_phases(make)
     project.session.lifecycle.fail(because="no network")
     project.edit(flags(paused_at="2027-01-15T09:00:00Z"))
@@ -616,9 +614,7 @@ def test_a_time_that_is_not_taken_up_is_told_as_a_time(make: Make) -> None:
 
 
 @pytest.mark.parametrize("verb", ["fail", "abort", "abandon"])
-def test_the_display_says_paused_of_a_session_that_stopped_as_its_file_does(
-    make: Make, verb: str
-) -> None:
+def test_display_shows_a_stopped_session_as_paused_like_its_file(make: Make, verb: str) -> None:
     project = in_phases(make)
     getattr(project.session.lifecycle, verb)(because="no more")
     assert "Current Status: paused" in project.session.brief(style="praxis").text
@@ -642,7 +638,7 @@ def test_structure_of_a_session_does_not_change(make: Make, change: Any) -> None
     assert f"workflow_structure.{next(iter(change))} was changed" in str(edited)
 
 
-def test_another_verdict_and_other_evidence_are_not_said_to_be_lost(make: Make) -> None:
+def test_changed_verdict_and_evidence_are_not_reported_as_lost(make: Make) -> None:
     project = in_phases(make, done=2)
     project.edit(lambda v: v["phase_artifacts"]["0"].update(evidence={"coverage": 80}))
     project.session.note("seen")
@@ -655,7 +651,7 @@ def test_another_verdict_and_other_evidence_are_not_said_to_be_lost(make: Make) 
 
 
 @pytest.mark.req("S1-59")
-def test_a_file_that_takes_the_last_phase_back_opens_the_session_again(make: Make) -> None:
+def test_removing_the_last_phase_in_a_file_reopens_the_session(make: Make) -> None:
     project = in_phases(make, done=6)
 
     def open_again(doc: Any) -> None:
@@ -669,7 +665,7 @@ def test_a_file_that_takes_the_last_phase_back_opens_the_session_again(make: Mak
     assert project.read()["lifecycle"]["completed"] is True
 
 
-def test_a_reason_for_a_pause_that_we_do_not_know_stays_in_the_file(make: Make) -> None:
+def test_unknown_reason_for_a_pause_stays_in_the_file(make: Make) -> None:
     project = in_phases(make)
     project.edit(lambda doc: doc["lifecycle"].update(paused=True, paused_reason="lunch"))
     project.session.note("meanwhile")
@@ -680,7 +676,9 @@ def test_a_reason_for_a_pause_that_we_do_not_know_stays_in_the_file(make: Make) 
     assert project.read()["lifecycle"]["paused_reason"] == "system_error"
 
 
-def test_a_phase_started_by_a_clock_ahead_of_ours_does_not_end_before_its_start(make: Make) -> None:
+def test_phase_started_by_a_fast_clock_does_not_end_before_its_start(
+    make: Make,
+) -> None:
     project = in_phases(make)
     ahead = "2099-01-01T00:00:00Z"
     project.edit(lambda doc: doc["phase_timing"]["1"].update(started_at=ahead))
@@ -706,7 +704,7 @@ def passes(project: Project, number: int, at: str) -> None:
 
 
 @pytest.mark.req("S1-20", "S1-33")
-def test_phases_that_only_a_file_tells_of_are_known_from_the_first_to_the_last(make: Make) -> None:
+def test_phases_known_only_from_a_file_are_all_recorded(make: Make) -> None:
     project = make("praxis")
     project.edit(lambda doc: doc["workflow_structure"].update(total_phases=3))
     project.session.note("seen")
@@ -717,7 +715,7 @@ def test_phases_that_only_a_file_tells_of_are_known_from_the_first_to_the_last(m
     assert project.session.status().status == "completed"
 
 
-def test_a_phase_that_a_file_passes_is_the_task_that_has_its_number(make: Make) -> None:
+def test_phase_passed_in_a_file_is_the_task_with_its_number(make: Make) -> None:
     project = make("praxis")
     for title in ("Write it", "Test it"):
         project.session.tasks.add(title)
@@ -726,7 +724,7 @@ def test_a_phase_that_a_file_passes_is_the_task_that_has_its_number(make: Make) 
     assert [row.status for row in project.session.tasks.list()] == ["pending", "done"]
 
 
-def test_a_stale_file_does_not_take_what_someone_else_put_into_its_metadata(make: Make) -> None:
+def test_stale_file_does_not_remove_metadata_of_another_program(make: Make) -> None:
     project = make("praxis")
     stale = project.read()
     project.edit(lambda doc: doc["metadata"].update(one="by the first"))
@@ -737,7 +735,7 @@ def test_a_stale_file_does_not_take_what_someone_else_put_into_its_metadata(make
     assert project.read()["metadata"].keys() >= {"one", "two"}
 
 
-def test_an_error_that_a_stale_file_knows_nothing_of_makes_its_pause_no_dispute(make: Make) -> None:
+def test_pause_in_a_stale_file_without_our_error_is_not_a_dispute(make: Make) -> None:
     project = make("praxis")
     stale = project.read()
     project.session.record.error("boom")
@@ -749,7 +747,7 @@ def test_an_error_that_a_stale_file_knows_nothing_of_makes_its_pause_no_dispute(
 
 
 @pytest.mark.parametrize("tasks", [1, 2])
-def test_tasks_stay_the_phases_that_they_stand_for_when_another_program_counts_more(
+def test_tasks_keep_their_phase_numbers_when_another_program_adds_phases(
     make: Make, tasks: int
 ) -> None:
     project = make("praxis")
@@ -767,7 +765,7 @@ def test_tasks_stay_the_phases_that_they_stand_for_when_another_program_counts_m
     assert [getattr(step, "status", "") for step in steps] == ["done"] * (tasks + 1)
 
 
-def test_a_program_that_saves_what_it_holds_takes_no_error_out_that_came_meanwhile(
+def test_program_that_saves_its_old_copy_removes_no_newer_error(
     make: Make,
 ) -> None:
     project = make("praxis")
@@ -788,7 +786,7 @@ def test_a_program_that_saves_what_it_holds_takes_no_error_out_that_came_meanwhi
         assert json.loads(place.read_text())["lifecycle"]["last_error"] == words
 
 
-def test_who_looks_sees_what_a_file_says_and_when_that_was(make: Make) -> None:
+def test_reader_sees_the_edit_of_a_file_with_its_time(make: Make) -> None:
     project = in_phases(make, done=0)
     before = state_of(project.session).core.events
     began = timestamps.read(project.read()["created_at"]) or 0
@@ -810,7 +808,7 @@ def test_who_looks_sees_what_a_file_says_and_when_that_was(make: Make) -> None:
         assert (shown.core.events, context.journal.state(view).core.phase) == (before, 0)
 
 
-def test_a_phase_that_is_ended_as_a_task_is_left_for_the_next_one(make: Make) -> None:
+def test_phase_ended_as_a_task_moves_the_session_to_the_next_one(make: Make) -> None:
     project = make()
     doc = make("praxis").read() | {"session_id": THEIRS, "workflow_type": "spec"}
     doc["workflow_structure"]["total_phases"] = 3
@@ -827,7 +825,7 @@ def test_a_phase_that_is_ended_as_a_task_is_left_for_the_next_one(make: Make) ->
     assert session.status().status == "completed"
 
 
-def test_a_phase_that_two_end_at_different_times_is_over_and_not_disputed(make: Make) -> None:
+def test_phase_ended_twice_at_different_times_is_done_and_not_disputed(make: Make) -> None:
     project = in_phases(make, done=0)
     held = project.read()
     project.session.phases.done(0, override=True, because="seen to")

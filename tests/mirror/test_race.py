@@ -80,7 +80,7 @@ def expected(number: int) -> set[str]:
 
 
 @pytest.mark.parametrize("format_id", ["orchestrator", "craft"])
-def test_every_edit_made_while_we_write_arrives(make: Make, format_id: str) -> None:
+def test_edits_during_our_writes_are_all_recorded(make: Make, format_id: str) -> None:
     project = make(format_id)
     project.clock = Clock()
     project.again()
@@ -93,7 +93,7 @@ def test_every_edit_made_while_we_write_arrives(make: Make, format_id: str) -> N
     assert leftovers(project.folder) == [] and project.suspended == ""
 
 
-def test_every_decision_made_while_we_write_arrives(make: Make) -> None:
+def test_decisions_added_during_our_writes_are_all_recorded(make: Make) -> None:
     project = make("orchestrator")
     project.clock = Clock()
     project.again()
@@ -103,7 +103,7 @@ def test_every_decision_made_while_we_write_arrives(make: Make) -> None:
     assert {getattr(row, "what", "") for row in rows} == {f"edit {n}" for n in range(EDITS)}
 
 
-def test_unknown_keys_stay_while_we_write(make: Make) -> None:
+def test_unknown_keys_survive_concurrent_writes(make: Make) -> None:
     project = make("craft")
     project.clock = Clock()
     project.again()
@@ -121,7 +121,7 @@ with forestay.open(sys.argv[1], cwd=sys.argv[2], trust_env=False) as home:
 """
 
 
-def test_writers_of_one_session_never_take_each_other_for_strangers(make: Make) -> None:
+def test_concurrent_writers_of_one_session_record_no_foreign_edit(make: Make) -> None:
     project = make("ai-session:login-2026-01-31", "orchestrator")
     arguments = [str(project.base / "home"), str(project.folder), project.session.id]
     names = ("a", "b", "c")
@@ -235,7 +235,7 @@ class Finishing(Ticking):
 
 
 @told
-def test_what_is_written_to_a_file_that_was_open_when_we_exchanged_it_arrives(make: Make) -> None:
+def test_write_to_a_file_that_was_open_during_the_exchange_is_recorded(make: Make) -> None:
     project = make("craft")
     project.clock = clock = Finishing()
     project.again()

@@ -107,7 +107,7 @@ def test_bound_files_come_back_from_the_journal(stay: Forestay, kind: str, harm:
 
 @pytest.mark.req("S0-86")
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_bound_file_that_is_gone_comes_back_when_it_is_named(stay: Forestay, kind: str) -> None:
+def test_missing_bound_file_is_restored_when_it_is_named(stay: Forestay, kind: str) -> None:
     session = a_session(stay)
     path = main_file(session, kind)
     whole = path.read_bytes()
@@ -121,9 +121,7 @@ def test_a_bound_file_that_is_gone_comes_back_when_it_is_named(stay: Forestay, k
 @pytest.mark.req("S0-86")
 @pytest.mark.parametrize("kind", ["ai-session", "essay"])
 @pytest.mark.parametrize("gone", ["its main file", "all of it", "the folder"])
-def test_the_folder_of_a_bound_session_is_known_by_its_name(
-    stay: Forestay, kind: str, gone: str
-) -> None:
+def test_folder_of_a_bound_session_can_be_named(stay: Forestay, kind: str, gone: str) -> None:
     session = a_session(stay)
     path = main_file(session, kind)
     folder, whole = path.parent, path.read_bytes()
@@ -137,7 +135,7 @@ def test_the_folder_of_a_bound_session_is_known_by_its_name(
     assert path.read_bytes() == whole
 
 
-def test_any_file_of_a_bound_session_tells_whose_it_is_when_the_main_one_is_gone(
+def test_any_file_of_a_bound_session_identifies_it_without_the_main_file(
     stay: Forestay,
 ) -> None:
     session = a_session(stay)
@@ -149,7 +147,7 @@ def test_any_file_of_a_bound_session_tells_whose_it_is_when_the_main_one_is_gone
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("target", ["elsewhere", "nowhere"])
-def test_a_link_in_the_place_of_a_bound_file_is_no_reason_to_doubt_the_journal(
+def test_bound_file_replaced_by_a_link_is_restored_from_the_journal(
     stay: Forestay, tmp_path: Path, kind: str, target: str
 ) -> None:
     session = a_session(stay)
@@ -164,7 +162,7 @@ def test_a_link_in_the_place_of_a_bound_file_is_no_reason_to_doubt_the_journal(
 
 
 @pytest.mark.parametrize("odd", ["folder", "pipe", "link"])
-def test_what_keeps_an_essay_s_backup_from_being_written_is_told_and_moved_away(
+def test_obstacle_in_place_of_an_essay_backup_is_reported_and_moved_away(
     stay: Forestay, tmp_path: Path, odd: str
 ) -> None:
     session = stay.start("On cats", formats=["essay"])
@@ -181,7 +179,7 @@ def test_what_keeps_an_essay_s_backup_from_being_written_is_told_and_moved_away(
     assert len(list(path.parent.glob(f"{backup.name}.corrupt-*"))) == 1
 
 
-def test_a_file_that_comes_back_in_the_archive_of_its_layout_is_told(stay: Forestay) -> None:
+def test_file_restored_to_the_archive_is_reported_with_its_path(stay: Forestay) -> None:
     session = a_session(stay)
     path = main_file(session, "orchestrator")
     path.write_bytes(TORN)
@@ -210,7 +208,7 @@ def test_folders_that_are_gone_come_back(stay: Forestay, kind: str) -> None:
     assert mended.done[-1] == f"wrote the {kind} files of session {session.id} again"
 
 
-def test_a_file_in_the_place_of_a_folder_is_told_and_not_said_to_be_mendable(
+def test_file_in_place_of_a_folder_is_reported_as_not_fixable(
     stay: Forestay,
 ) -> None:
     session = a_session(stay)
@@ -247,7 +245,7 @@ def test_examining_changes_nothing(stay: Forestay, project: Path) -> None:
 
 
 @pytest.mark.req("S0-85")
-def test_a_log_that_is_gone_comes_back_with_every_command(stay: Forestay) -> None:
+def test_missing_log_is_restored_with_every_command(stay: Forestay) -> None:
     session = a_session(stay)
     log = main_file(session, "ai-session").parent / "history.jsonl"
     session.record.command("ruff")
@@ -263,7 +261,7 @@ def test_a_log_that_is_gone_comes_back_with_every_command(stay: Forestay) -> Non
     assert not any(tasks[:-1]) and tasks[-1] == "t1"
 
 
-def test_an_index_that_is_damaged_still_names_the_sessions_of_others(stay: Forestay) -> None:
+def test_restored_index_lists_the_sessions_of_others(stay: Forestay) -> None:
     session = a_session(stay)
     root = main_file(session, "ai-session").parents[1]
     index = root / "active-features.yaml"
@@ -296,7 +294,7 @@ CONFLICT = (
 
 @pytest.mark.req("S0-69")
 @pytest.mark.parametrize("bound", [True, False])
-def test_both_sides_of_a_conflict_in_the_index_are_told_and_somebody_chooses(
+def test_both_sides_of_a_conflict_in_the_index_are_reported_and_the_user_chooses(
     stay: Forestay, project: Path, bound: bool
 ) -> None:
     if bound:
@@ -361,7 +359,7 @@ def test_while_git_is_in_the_middle_of_something_nothing_is_restored(
     assert path.read_bytes() == TORN
 
 
-def test_a_version_that_is_not_known_is_never_restored_over(stay: Forestay) -> None:
+def test_file_of_an_unknown_version_is_never_replaced(stay: Forestay) -> None:
     session = a_session(stay)
     path = main_file(session, "orchestrator")
     value = json.loads(path.read_text())
@@ -379,9 +377,7 @@ def test_a_version_that_is_not_known_is_never_restored_over(stay: Forestay) -> N
 
 
 @pytest.mark.parametrize("kind", ["ai-session", "praxis", "craft"])
-def test_what_is_left_of_a_torn_file_is_written_only_when_asked(
-    stay: Forestay, project: Path, kind: str
-) -> None:
+def test_salvaged_file_is_written_only_on_request(stay: Forestay, project: Path, kind: str) -> None:
     fill(project)
     path = project / MAIN[kind]
     torn = path.read_bytes()[:-25]
@@ -402,7 +398,7 @@ def test_what_is_left_of_a_torn_file_is_written_only_when_asked(
 
 
 @pytest.mark.req("S0-85")
-def test_a_lost_state_is_made_from_log_index_and_plan_and_what_was_inferred_is_told(
+def test_lost_state_is_made_from_the_other_files_and_inferences_are_reported(
     stay: Forestay, project: Path
 ) -> None:
     fill(project)
@@ -417,7 +413,7 @@ def test_a_lost_state_is_made_from_log_index_and_plan_and_what_was_inferred_is_t
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_of_what_may_not_be_read_nothing_is_made(
+def test_file_without_read_permission_is_not_recovered(
     stay: Forestay, project: Path, kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fill(project, [kind])
@@ -436,7 +432,7 @@ def test_of_what_may_not_be_read_nothing_is_made(
 @pytest.mark.parametrize("bound", [True, False])
 @pytest.mark.parametrize("damaged", ["state.yaml", "implementation-plan.yaml"])
 @pytest.mark.parametrize("named", ["state.yaml", "implementation-plan.yaml", "history.jsonl"])
-def test_a_damaged_session_is_recovered_whichever_of_its_files_is_named(
+def test_damaged_session_is_recovered_by_the_path_of_any_of_its_files(
     stay: Forestay, project: Path, named: str, damaged: str, bound: bool
 ) -> None:
     if bound:
@@ -454,7 +450,7 @@ def test_a_damaged_session_is_recovered_whichever_of_its_files_is_named(
 
 @pytest.mark.parametrize("harm", ["active_features: [", ""])
 @pytest.mark.parametrize("bound", [True, False])
-def test_a_damaged_index_comes_back_with_all_that_lies_beside_it(
+def test_damaged_index_is_restored_with_all_sessions_around_it(
     stay: Forestay, project: Path, bound: bool, harm: str
 ) -> None:
     ids = [_one_of_two(stay, project, f"Login {number}", bound=bound) for number in (1, 2)]
@@ -471,7 +467,7 @@ def test_a_damaged_index_comes_back_with_all_that_lies_beside_it(
 @pytest.mark.parametrize(
     "harm", ["", "active_features: [", "active_features:\n- feature_id: {id}\n  s: ["]
 )
-def test_an_index_that_is_made_anew_tells_which_of_ours_are_over(
+def test_recreated_index_has_the_status_of_our_sessions(
     stay: Forestay, project: Path, harm: str
 ) -> None:
     _one_of_two(stay, project, "Login 1", bound=True)
@@ -489,7 +485,9 @@ def test_an_index_that_is_made_anew_tells_which_of_ours_are_over(
         assert session.status().status == status
 
 
-def test_a_lost_index_comes_back_with_the_sessions_of_others(stay: Forestay, project: Path) -> None:
+def test_missing_index_is_restored_with_the_sessions_of_others(
+    stay: Forestay, project: Path
+) -> None:
     _one_of_two(stay, project, "Login 1", bound=True)
     index = yaml.safe_load((project / INDEX).read_text())
     index["active_features"].append({"feature_id": "other-2026-01-01", "status": "completed"})
@@ -503,7 +501,7 @@ def test_a_lost_index_comes_back_with_the_sessions_of_others(stay: Forestay, pro
     assert told == {"login-1": "active", "login-2": "active", "other": "completed"}
 
 
-def test_an_index_that_was_mended_for_one_session_is_not_set_aside_for_the_next(
+def test_index_repaired_for_one_session_is_not_renamed_for_the_next(
     stay: Forestay, project: Path
 ) -> None:
     for number in (1, 2):
@@ -524,7 +522,7 @@ def _one_of_two(stay: Forestay, project: Path, goal: str, *, bound: bool) -> str
 @pytest.mark.req("S0-85", "S0-86")
 @pytest.mark.parametrize("name", [STATE, STATE.replace("state", "implementation-plan"), INDEX])
 @pytest.mark.parametrize("text", ["null\n", "- 1\n", "7\n"])
-def test_a_file_that_says_nothing_of_its_session_is_recovered_as_an_empty_one(
+def test_file_without_content_is_recovered_as_an_empty_session(
     stay: Forestay, project: Path, name: str, text: str
 ) -> None:
     fill(project, kinds=["ai-session"])
@@ -547,7 +545,7 @@ def test_a_file_that_says_nothing_of_its_session_is_recovered_as_an_empty_one(
         lambda path: path.symlink_to(path.parents[2] / "precious"),
     ],
 )
-def test_what_is_no_file_gives_way_to_one_of_another_program_and_is_kept(
+def test_irregular_file_is_renamed_and_replaced_by_the_recovered_file(
     stay: Forestay, project: Path, name: str, odd: Callable[[Path], object]
 ) -> None:
     fill(project, kinds=["ai-session"])
@@ -588,7 +586,7 @@ def test_missing_file_of_another_program_is_created_again(
 
 
 @pytest.mark.parametrize("which", [INDEX, PLAN])
-def test_of_a_torn_file_it_is_told_what_is_lost_and_only_of_that_file(
+def test_losses_are_reported_only_for_the_damaged_file(
     stay: Forestay, project: Path, which: str
 ) -> None:
     fill(project, ["ai-session"])
@@ -605,9 +603,7 @@ def test_of_a_torn_file_it_is_told_what_is_lost_and_only_of_that_file(
 
 
 @pytest.mark.req("S0-85")
-def test_a_missing_state_says_what_the_last_line_of_the_log_says(
-    stay: Forestay, project: Path
-) -> None:
+def test_missing_state_is_made_from_the_last_line_of_the_log(stay: Forestay, project: Path) -> None:
     folder = project / ".ai-session" / "pay-2026-03-01"
     folder.mkdir(parents=True)
     (folder / "history.jsonl").write_text(
@@ -651,7 +647,7 @@ def test_nothing_that_can_be_read_leaves_the_choice_to_the_user(
     assert path.read_bytes() == b"\0" * 64
 
 
-def test_a_conflict_is_never_resolved_by_itself(stay: Forestay, project: Path) -> None:
+def test_conflict_is_never_resolved_without_the_user(stay: Forestay, project: Path) -> None:
     fill(project)
     path = project / CRAFT
     text = path.read_text()
@@ -671,9 +667,7 @@ def test_a_conflict_is_never_resolved_by_itself(stay: Forestay, project: Path) -
     assert aside(path) == [conflicted]
 
 
-def test_a_side_of_a_conflict_is_what_it_would_have_been_without_the_other(
-    stay: Forestay, project: Path
-) -> None:
+def test_chosen_side_of_a_conflict_has_its_original_bytes(stay: Forestay, project: Path) -> None:
     fill(project)
     path = project / CRAFT
     text = path.read_bytes().replace(b"\n", b"\r\n")
@@ -685,7 +679,7 @@ def test_a_side_of_a_conflict_is_what_it_would_have_been_without_the_other(
         assert examined(stay, path, choose).writes == {str(path): text.replace(line, mine)}
 
 
-def test_a_large_file_of_backslashes_takes_no_longer_than_one_of_letters() -> None:
+def test_large_file_of_backslashes_is_examined_quickly() -> None:
     def cost(sign: bytes) -> float:
         began = time.process_time()
         salvage.read_damaged(b'{\n  "a": 1,\n  "goal": "' + sign * salvage.LIMIT)
@@ -695,7 +689,9 @@ def test_a_large_file_of_backslashes_takes_no_longer_than_one_of_letters() -> No
     assert backslashes < 4 * letters
 
 
-def test_an_essay_too_large_to_be_read_is_asked_about(stay: Forestay, project: Path) -> None:
+def test_question_is_asked_about_an_essay_too_large_to_be_read(
+    stay: Forestay, project: Path
+) -> None:
     fill(project, kinds=["essay"])
     path = project / ESSAY
     with path.open("wb") as file:
@@ -712,7 +708,7 @@ def test_an_essay_too_large_to_be_read_is_asked_about(stay: Forestay, project: P
 
 
 @pytest.mark.parametrize("beside", [True, False])
-def test_a_damaged_essay_of_another_name_is_recovered_as_itself(
+def test_damaged_essay_under_another_file_name_is_recovered(
     stay: Forestay, project: Path, beside: bool
 ) -> None:
     fill(project, kinds=["essay"])
@@ -726,7 +722,7 @@ def test_a_damaged_essay_of_another_name_is_recovered_as_itself(
     assert whole.splitlines()[0].replace("essay-", "essay-0") in case.writes[str(copy)].decode()
 
 
-def test_a_readable_file_is_no_case(stay: Forestay, project: Path) -> None:
+def test_readable_file_needs_no_recovery(stay: Forestay, project: Path) -> None:
     fill(project)
     assert stay.files.recover(str(project / CRAFT)) is None
     with pytest.raises(InvalidInput, match="is not one session"):
@@ -756,7 +752,7 @@ def test_level_1_uses_the_backup(stay: Forestay, essay: Path) -> None:
 
 
 @pytest.mark.req("S3-92")
-def test_a_damaged_backup_is_not_made_up_from_what_lies_around(stay: Forestay, essay: Path) -> None:
+def test_damaged_backup_is_not_rebuilt_from_other_files(stay: Forestay, essay: Path) -> None:
     backup = essay.with_name("session-state.yaml.bak")
     backup.write_bytes(essay.read_bytes()[:-40])
     essay.with_name("final-essay.md").write_text("Text.\n")
@@ -767,7 +763,7 @@ def test_a_damaged_backup_is_not_made_up_from_what_lies_around(stay: Forestay, e
 
 @pytest.mark.req("S3-96")
 @pytest.mark.parametrize("is_gone", [True, False])
-def test_a_backup_stands_for_the_essay_it_is_of(stay: Forestay, essay: Path, is_gone: bool) -> None:
+def test_path_of_a_backup_names_its_essay(stay: Forestay, essay: Path, is_gone: bool) -> None:
     good = essay.read_bytes()
     backup = essay.with_name("session-state.yaml.bak")
     backup.write_bytes(good)
@@ -778,9 +774,7 @@ def test_a_backup_stands_for_the_essay_it_is_of(stay: Forestay, essay: Path, is_
 
 
 @pytest.mark.req("S3-94", "S3-96", "S3-97")
-def test_an_essay_whose_state_breaks_off_is_recovered_though_it_can_be_parsed(
-    stay: Forestay, essay: Path
-) -> None:
+def test_truncated_essay_state_that_can_be_parsed_is_recovered(stay: Forestay, essay: Path) -> None:
     backup = essay.with_name("session-state.yaml.bak")
     backup.write_bytes(essay.read_bytes())
     torn = essay.read_bytes().partition(b"  stage_3:\n")[0] + b"  stage_3"
@@ -793,7 +787,7 @@ def test_an_essay_whose_state_breaks_off_is_recovered_though_it_can_be_parsed(
 
 
 @pytest.mark.req("S3-94", "S3-96")
-def test_a_session_file_that_is_gone_is_recovered_by_its_name(
+def test_missing_session_file_is_recovered_by_its_path(
     stay: Forestay, essay: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     backup = essay.with_name("session-state.yaml.bak")
@@ -859,7 +853,7 @@ def test_level_3_asks_where_to_resume_and_begins_there(stay: Forestay, essay: Pa
         stay.files.recover(str(essay.parent), fix=True, choose="stage-9")
 
 
-def test_an_essay_whose_state_is_gone_is_found_by_its_stages(stay: Forestay, essay: Path) -> None:
+def test_essay_without_a_state_is_found_by_its_stage_files(stay: Forestay, essay: Path) -> None:
     essay.unlink()
     essay.with_name("stage-1-thesis.md").write_text("## Thesis Statement\n\nCats.\n")
     case = examined(stay, essay.parent)
@@ -872,7 +866,7 @@ def test_an_essay_whose_state_is_gone_is_found_by_its_stages(stay: Forestay, ess
 
 
 @pytest.mark.req("S4-79", "S4-80", "S4-81", "S4-82", "S4-83", "S4-84")
-def test_a_corrupted_orchestrator_file_gives_the_menu_as_data_and_as_text(
+def test_damaged_orchestrator_file_gives_the_menu_as_data_and_as_text(
     stay: Forestay, project: Path
 ) -> None:
     fill(project, kinds=["orchestrator"])
@@ -904,7 +898,7 @@ def test_unneeded_choice_is_reported(stay: Forestay, project: Path) -> None:
 
 
 @pytest.mark.req("S4-81")
-def test_starting_fresh_keeps_the_old_file_under_the_name_that_was_told(
+def test_starting_fresh_keeps_the_old_file_under_the_announced_name(
     stay: Forestay, project: Path
 ) -> None:
     fill(project, kinds=["orchestrator"])
@@ -918,7 +912,7 @@ def test_starting_fresh_keeps_the_old_file_under_the_name_that_was_told(
     assert json.loads(path.read_text())["goal"] == "Begin again"
 
 
-def test_what_nothing_can_be_made_of_can_be_moved_away(stay: Forestay, project: Path) -> None:
+def test_file_that_cannot_be_recovered_can_be_moved_away(stay: Forestay, project: Path) -> None:
     path = project / ".craft/cache/orchestration-sessions/6f1c1a8e-0000-4000-8000-000000000000.json"
     path.parent.mkdir(parents=True)
     path.write_bytes(b'\0"teleportation"')
@@ -951,9 +945,7 @@ def test_file_set_aside_never_gets_a_used_name(stay: Forestay, tmp_path: Path) -
     assert sorted(Path(name).read_text() for name in names) == ["0", "1", "2"]
 
 
-def test_the_doctor_tells_of_damaged_files_that_no_session_of_ours_has(
-    stay: Forestay, project: Path
-) -> None:
+def test_doctor_reports_damaged_files_of_other_programs(stay: Forestay, project: Path) -> None:
     session = a_session(stay)
     torn = main_file(session, "craft").parent / "78aa125f-1942-44a3-ac4b-74554722700a.json"
     torn.write_bytes(TORN)
@@ -965,7 +957,7 @@ def test_the_doctor_tells_of_damaged_files_that_no_session_of_ours_has(
 
 @pytest.mark.req("S3-94", "S3-120")
 @pytest.mark.parametrize("harm", ["torn", "gone"])
-def test_the_doctor_tells_of_essays_that_nobody_adopted_and_that_cannot_be_read(
+def test_doctor_reports_unreadable_essays_that_are_not_adopted(
     stay: Forestay, tmp_path: Path, project: Path, harm: str
 ) -> None:
     fill(project, kinds=["essay"])
@@ -982,9 +974,7 @@ def test_the_doctor_tells_of_essays_that_nobody_adopted_and_that_cannot_be_read(
     assert not [each for each in stay.doctor().left if each.code == "file-damaged"]
 
 
-def test_the_doctor_tells_of_faulty_files_as_check_does_whoever_has_them(
-    stay: Forestay, project: Path
-) -> None:
+def test_doctor_reports_faulty_files_in_the_words_of_check(stay: Forestay, project: Path) -> None:
     fill(project, kinds=["orchestrator", "ai-session"])
     current, log = project / ORCHESTRATOR, project / LOG
     current.write_text(current.read_text().replace('"schema_version"', '"version"'))
@@ -1042,9 +1032,7 @@ phases:
 """
 
 
-def test_a_damaged_index_costs_nothing_of_files_that_are_whole(
-    stay: Forestay, project: Path
-) -> None:
+def test_damaged_index_affects_no_intact_file(stay: Forestay, project: Path) -> None:
     folder = project / ".ai-session" / "login-2026-01-31"
     folder.mkdir(parents=True)
     (folder / "state.yaml").write_text(FLOW)

@@ -20,9 +20,7 @@ def _negative(value: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("edit, over", [(_goes_on, True), (_negative, False)])
-def test_a_session_whose_file_says_the_impossible_can_be_looked_at(
-    make: Make, edit: Any, over: bool
-) -> None:
+def test_session_with_an_impossible_edit_can_be_read(make: Make, edit: Any, over: bool) -> None:
     project = make("craft")
     project.session.tasks.add("write tests")
     if over:
@@ -50,9 +48,7 @@ def test_many_tasks_in_one_edit_are_absorbed_at_once(make: Make) -> None:
 
 @pytest.mark.req("S0-6")
 @pytest.mark.parametrize("task, taken", [("t0", False), ("t9", True), (None, True), ("t2", True)])
-def test_work_on_a_task_that_is_done_is_told_not_passed_over(
-    make: Make, task: str | None, taken: bool
-) -> None:
+def test_edit_of_a_completed_task_is_reported(make: Make, task: str | None, taken: bool) -> None:
     project = make(AI_SESSION)
     for name in ("t0", "t1", "t2"):
         project.session.tasks.add(name, id=name)
@@ -68,7 +64,7 @@ def test_work_on_a_task_that_is_done_is_told_not_passed_over(
 
 
 @pytest.mark.req("S0-6", "X0-1")
-def test_a_task_that_no_plan_knows_stays_the_active_one(make: Make) -> None:
+def test_active_task_that_is_not_in_the_plan_stays_active(make: Make) -> None:
     project = make(AI_SESSION)
     project.session.files.unbind("ai-session")
     state = project.ai("state.yaml")
@@ -83,7 +79,7 @@ def test_a_task_that_no_plan_knows_stays_the_active_one(make: Make) -> None:
 
 
 @pytest.mark.req("S0-6")
-def test_a_file_that_names_no_active_task_goes_on_naming_none(make: Make) -> None:
+def test_file_without_an_active_task_stays_without_one(make: Make) -> None:
     project = make(AI_SESSION)
     project.session.tasks.add("One", id="t1")
     project.session.tasks.start("t1")

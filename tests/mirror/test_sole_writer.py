@@ -30,14 +30,14 @@ LISTS = ("craft", "orchestrator")
 
 @pytest.mark.parametrize("format_id", MOVES)
 @pytest.mark.parametrize("seed", range(6))
-def test_what_one_program_alone_says_is_never_lost_nor_disputed(
+def test_edits_of_a_sole_writer_are_never_lost_or_disputed(
     tmp_path: Path, format_id: str, seed: int
 ) -> None:
     walk(tmp_path, format_id, seed, 20)
 
 
 @pytest.mark.soak
-def test_many_programs_that_alone_write_a_file_are_believed(
+def test_edits_of_several_sole_writers_are_recorded(
     tmp_path: Path, soak_seconds: float, tell: Callable[[str], None]
 ) -> None:
     first = seed = new_seed()
@@ -62,9 +62,7 @@ def writes(project: Project, format_id: str, change: Callable[[Any], object]) ->
 
 
 @pytest.mark.parametrize("format_id", LISTS)
-def test_a_program_that_pauses_and_goes_on_with_something_else_is_heard(
-    make: Make, format_id: str
-) -> None:
+def test_pause_and_resume_with_another_task_are_recorded(make: Make, format_id: str) -> None:
     project = make(format_id)
     writes(project, format_id, lambda doc: doc["pending_tasks"].append("First"))
     writes(project, format_id, lambda doc: doc.update(status="paused"))
@@ -79,9 +77,7 @@ def test_a_program_that_pauses_and_goes_on_with_something_else_is_heard(
 
 
 @pytest.mark.parametrize("format_id", LISTS)
-def test_a_task_that_a_program_opens_again_beside_other_work_is_open(
-    make: Make, format_id: str
-) -> None:
+def test_task_reopened_with_other_edits_is_open(make: Make, format_id: str) -> None:
     project = make(format_id)
     writes(project, format_id, lambda doc: doc["pending_tasks"].append("First"))
     writes(project, format_id, end_first)
@@ -102,7 +98,7 @@ def end_first(doc: Any) -> None:
 
 
 @pytest.mark.parametrize("how", ["its time", "a task", "a key"])
-def test_a_copy_from_before_an_edit_is_known_by_what_it_lacks(make: Make, how: str) -> None:
+def test_copy_from_before_an_edit_of_others_does_not_undo_that_edit(make: Make, how: str) -> None:
     project = make("craft")
     stale = project.read()
 
@@ -134,7 +130,7 @@ def failed(doc: Any, at: str, noted: str) -> None:
 
 
 @pytest.mark.req("S4-36")
-def test_an_error_that_was_noted_before_its_agent_ended_is_told_once(make: Make) -> None:
+def test_error_noted_before_its_agent_ended_is_recorded_once(make: Make) -> None:
     project = make("orchestrator")
     project.session.agents.start("code-1", type="code")
     noted, ended = stamp(project), stamp(project)
@@ -145,7 +141,7 @@ def test_an_error_that_was_noted_before_its_agent_ended_is_told_once(make: Make)
     assert [error["timestamp"] for error in project.read()["errors"]] == [noted]
 
 
-def test_an_agent_that_fails_twice_of_the_same_has_two_errors(make: Make) -> None:
+def test_agent_that_fails_twice_with_the_same_error_has_two_errors(make: Make) -> None:
     project = make("orchestrator")
     project.session.agents.start("code-1", type="code")
     for _ in range(2):
@@ -157,7 +153,7 @@ def test_an_agent_that_fails_twice_of_the_same_has_two_errors(make: Make) -> Non
 
 @pytest.mark.req("S2-33", "S2-34")
 @pytest.mark.parametrize("count", [0, 3])
-def test_how_often_an_agent_was_tried_stays_as_its_program_counts(make: Make, count: int) -> None:
+def test_number_of_attempts_of_an_agent_stays_as_in_the_file(make: Make, count: int) -> None:
     project = make("craft")
     project.session.agents.start("code-1", type="code")
     project.session.agents.fail("code-1", "no network", category="transient")
@@ -172,7 +168,7 @@ def test_how_often_an_agent_was_tried_stays_as_its_program_counts(make: Make, co
 
 
 @pytest.mark.req("S2-30", "S2-33")
-def test_what_a_running_agent_failed_of_before_stays_in_its_file(make: Make) -> None:
+def test_earlier_error_of_a_running_agent_stays_in_its_file(make: Make) -> None:
     project = make("craft")
     project.session.agents.start("code-1", type="code")
     project.session.agents.fail("code-1", "no network", category="transient")
@@ -186,7 +182,7 @@ def test_what_a_running_agent_failed_of_before_stays_in_its_file(make: Make) -> 
 
 
 @pytest.mark.req("S4-22")
-def test_an_end_that_is_null_of_an_agent_that_runs_again_is_no_end(make: Make) -> None:
+def test_null_end_time_of_a_restarted_agent_is_no_end(make: Make) -> None:
     project = make("orchestrator")
     project.session.agents.start("code-1", type="code")
     project.session.agents.fail("code-1", "no network")
@@ -226,7 +222,7 @@ def rolled_back(doc: Any, at: str) -> None:
 
 
 @pytest.mark.req("S1-59")
-def test_a_program_may_go_back_over_all_that_we_wrote_meanwhile(tmp_path: Path) -> None:
+def test_program_can_roll_back_all_phases_that_we_wrote(tmp_path: Path) -> None:
     project = in_parts(tmp_path)
     for _ in range(3):
         writes(project, "praxis", partial(passed, at=stamp(project)))
@@ -240,7 +236,7 @@ def test_a_program_may_go_back_over_all_that_we_wrote_meanwhile(tmp_path: Path) 
 
 
 @pytest.mark.req("S1-36", "S1-59")
-def test_a_phase_that_is_begun_anew_began_then_whatever_it_failed_of_before(tmp_path: Path) -> None:
+def test_restarted_phase_has_its_new_start_time(tmp_path: Path) -> None:
     project = in_parts(tmp_path)
     failed = {"checkpoints": {"0": "failed"}, "phase_artifacts": {"0": handed(0, stamp(project))}}
     writes(project, "praxis", lambda doc: doc.update(failed))
@@ -251,7 +247,7 @@ def test_a_phase_that_is_begun_anew_began_then_whatever_it_failed_of_before(tmp_
 
 
 @pytest.mark.req("S1-43", "S1-46")
-def test_a_second_pause_that_nobody_saw_begin_is_one(tmp_path: Path) -> None:
+def test_second_pause_that_started_unobserved_is_recorded(tmp_path: Path) -> None:
     project = in_parts(tmp_path)
     first = {"paused": True, "paused_at": stamp(project), "paused_reason": "user_request"}
     writes(project, "praxis", lambda doc: doc["lifecycle"].update(first))

@@ -32,7 +32,7 @@ def decided(text: str) -> dict[str, Any]:
 
 
 @pytest.mark.usefixtures("one_second")
-def test_a_decision_of_another_copy_is_not_taken_for_a_rewording(make: Make) -> None:
+def test_decision_in_another_copy_is_not_a_rewording(make: Make) -> None:
     project = make("craft")
     stale = project.read()
     project.session.record.rename("Add logout page")
@@ -47,7 +47,7 @@ def test_a_decision_of_another_copy_is_not_taken_for_a_rewording(make: Make) -> 
 
 @pytest.mark.parametrize("is_newer", [False, True])
 @pytest.mark.parametrize("format_id", ["craft", "orchestrator"])
-def test_who_pauses_in_an_old_copy_as_we_did_takes_nothing_back(
+def test_same_pause_in_an_old_copy_undoes_nothing(
     make: Make, format_id: str, is_newer: bool
 ) -> None:
     project = make(format_id)
@@ -60,7 +60,7 @@ def test_who_pauses_in_an_old_copy_as_we_did_takes_nothing_back(
     assert project.session.status().status == "paused"
 
 
-def test_a_key_with_a_secret_stays_out_however_much_is_read_meanwhile(
+def test_removed_key_with_a_secret_stays_removed_after_many_reads(
     make: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What a process remembers of files may be gone before it is done with one of them."""

@@ -20,7 +20,7 @@ from tests.mirror.support import AI_SESSION, ID, Project, everything, swap_in
 # -- files that were not written to their end --------------------------------------------------
 
 
-def test_half_a_number_at_the_end_of_a_torn_essay_is_not_taken_up(make: Make) -> None:
+def test_cut_number_at_the_end_of_an_essay_file_is_not_absorbed(make: Make) -> None:
     project = make("essay")
     project.session.record.attribute("essay.stage_2.target_word_count", 1500)
     before, _, _ = project.place.read_bytes().partition(b"00\n    audience")
@@ -47,7 +47,7 @@ CUTS = {
 
 @pytest.mark.req("S0-79")
 @pytest.mark.parametrize("name, end", CUTS.values(), ids=CUTS)
-def test_the_beginning_of_a_file_of_ours_is_no_edit(make: Make, name: str, end: bytes) -> None:
+def test_truncated_rendering_is_not_an_edit(make: Make, name: str, end: bytes) -> None:
     project = make(AI_SESSION)
     for title in ("First", "Second"):
         project.session.tasks.add(title, id=f"t1{title}")
@@ -70,7 +70,7 @@ def test_the_beginning_of_a_file_of_ours_is_no_edit(make: Make, name: str, end: 
 
 
 @pytest.mark.parametrize("lost", [b"\n", b"the last task"])
-def test_a_file_that_is_shorter_and_whole_is_an_edit(make: Make, lost: bytes) -> None:
+def test_shorter_but_complete_file_is_an_edit(make: Make, lost: bytes) -> None:
     project = make(AI_SESSION)
     for title in ("First", "Second"):
         project.session.tasks.add(title)
@@ -110,7 +110,7 @@ OPERATIONS = {
 
 
 @pytest.mark.parametrize("name", OPERATIONS)
-def test_nothing_is_read_or_written_while_git_is_busy(make: Make, name: str) -> None:
+def test_files_are_neither_read_nor_written_during_a_git_operation(make: Make, name: str) -> None:
     project = in_repository(make)
     begin, abort = OPERATIONS[name]
     subprocess.run(["git", *begin], cwd=project.folder, capture_output=True)
@@ -125,7 +125,7 @@ def test_nothing_is_read_or_written_while_git_is_busy(make: Make, name: str) -> 
     assert set(project.read()["pending_tasks"]) == {"Ours", "Theirs"}
 
 
-def test_a_worktree_has_its_own_operations(make: Make) -> None:
+def test_git_operation_in_one_worktree_does_not_suspend_another(make: Make) -> None:
     project = in_repository(make)
     project.git("worktree", "add", "-q", str(project.base / "tree"), "other")
     subprocess.run(["git", "merge", "main"], cwd=project.base / "tree", capture_output=True)
@@ -170,7 +170,7 @@ def test_broken_file_stays_unchanged_and_the_session_continues(
     assert project.edits() == []
 
 
-def test_the_file_that_is_broken_is_named_although_another_was_broken_alike(make: Make) -> None:
+def test_each_damaged_file_is_reported_under_its_own_name(make: Make) -> None:
     project = make(AI_SESSION)
     state, plan = project.place, project.place.parent / "implementation-plan.yaml"
     good = state.read_bytes()
@@ -183,7 +183,7 @@ def test_the_file_that_is_broken_is_named_although_another_was_broken_alike(make
 
 
 @pytest.mark.req("S0-69")
-def test_a_merge_conflict_in_the_index_is_reported_and_not_resolved(make: Make) -> None:
+def test_merge_conflict_in_the_index_is_reported_and_not_resolved(make: Make) -> None:
     project = make(AI_SESSION)
     text = project.index.read_text()
     project.index.write_text(f"<<<<<<< HEAD\n{text}=======\n{text}>>>>>>> other\n")
@@ -196,7 +196,9 @@ def test_a_merge_conflict_in_the_index_is_reported_and_not_resolved(make: Make) 
 
 @pytest.mark.parametrize("format_id", ["craft", "orchestrator"])
 @pytest.mark.parametrize("version", ["99", "2.0.0", 99])
-def test_an_unknown_version_is_never_written(make: Make, format_id: str, version: object) -> None:
+def test_file_of_an_unknown_version_is_never_written(
+    make: Make, format_id: str, version: object
+) -> None:
     project = make(format_id)
     theirs = project.read() | {"schema_version": version, "goal": "Theirs"}
     swap_in(project.place, json.dumps(theirs).encode())
@@ -210,7 +212,7 @@ def test_an_unknown_version_is_never_written(make: Make, format_id: str, version
     assert project.edits() == [] and "is not supported for writing" in project.suspended
 
 
-def test_an_unknown_version_of_the_state_is_never_written(make: Make) -> None:
+def test_state_file_of_an_unknown_version_is_never_written(make: Make) -> None:
     project = make(AI_SESSION)
     state = project.ai("state.yaml")
     state.write_text(state.read_text().replace('"1.0"', '"99.0"'))
@@ -246,7 +248,7 @@ ODD = [a_link, a_folder, a_fifo, a_gigabyte]
 
 @pytest.mark.parametrize("odd", ODD)
 @pytest.mark.parametrize("format_id", ["orchestrator", AI_SESSION])
-def test_what_is_no_session_file_is_left_alone_without_waiting(
+def test_path_that_is_not_a_regular_file_suspends_at_once(
     make: Make, odd: Callable[[Path, Path], None], format_id: str
 ) -> None:
     project = make(format_id)
@@ -265,7 +267,7 @@ def test_what_is_no_session_file_is_left_alone_without_waiting(
     assert "Meanwhile" in project.titles()
 
 
-def test_a_link_in_the_place_of_the_lock_is_not_followed(make: Make) -> None:
+def test_link_in_place_of_the_lock_file_is_not_followed(make: Make) -> None:
     project = make(AI_SESSION)
     outside = project.base / "outside"
     project.ai(".state.lock").symlink_to(outside)
@@ -273,7 +275,7 @@ def test_a_link_in_the_place_of_the_lock_is_not_followed(make: Make) -> None:
     assert not outside.exists() and any("left alone" in line for line in project.notices)
 
 
-def test_the_folder_of_the_session_becoming_a_link_is_not_followed(make: Make) -> None:
+def test_session_folder_replaced_by_a_link_is_not_followed(make: Make) -> None:
     project = make(AI_SESSION)
     outside = project.base / "outside"
     os.rename(project.folder / ".ai-session" / ID, outside)
@@ -291,7 +293,7 @@ def test_the_folder_of_the_session_becoming_a_link_is_not_followed(make: Make) -
 @pytest.mark.parametrize(
     "name", ["state.yaml", "implementation-plan.yaml", "history.jsonl", "../active-features.yaml"]
 )
-def test_a_missing_file_is_made_again(make: Make, name: str) -> None:
+def test_missing_file_is_created_again(make: Make, name: str) -> None:
     project = make(AI_SESSION)
     project.session.tasks.add("First", id="t1")
     project.session.record.command("pytest")
@@ -305,7 +307,7 @@ def test_a_missing_file_is_made_again(make: Make, name: str) -> None:
     assert project.ai("history.jsonl").read_text().count("pytest") == 1
 
 
-def test_a_deleted_folder_is_made_again(make: Make) -> None:
+def test_deleted_folder_is_created_again(make: Make) -> None:
     project = make(AI_SESSION, "craft", "orchestrator")
     project.session.tasks.add("First", id="t1")
     names = sorted(everything(project.folder))
@@ -345,7 +347,7 @@ def test_lock_that_is_no_file_is_reported_until_fixed(
     assert project.ai("history.jsonl").read_text().count('"event":"note.added"') == 2
 
 
-def test_a_folder_that_may_not_be_written_to_is_told_while_its_files_are_behind(
+def test_read_only_folder_is_reported_while_its_files_are_outdated(
     make: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     project = make("craft")

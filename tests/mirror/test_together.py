@@ -104,7 +104,7 @@ FIVE = ("ai-session", "praxis", "craft", "essay", "orchestrator")
 
 
 @pytest.mark.parametrize("formats", [("orchestrator",), FIVE])
-def test_all_that_begin_at_once_have_their_files(
+def test_sessions_started_at_the_same_time_all_have_files(
     folder: Path, seen: Callable[..., Forestay], formats: tuple[str, ...]
 ) -> None:
     said = together(folder, starts(*formats))
@@ -122,7 +122,7 @@ NAMED = [f"craft:{UUID}", ESSAY, f"orchestrator:{DAY_ID}"]
 
 
 @pytest.mark.parametrize("format_id", NAMED)
-def test_of_those_that_want_one_id_one_begins_and_the_others_leave_nothing(
+def test_one_of_several_starts_with_the_same_id_succeeds_and_the_others_leave_nothing(
     folder: Path, seen: Callable[..., Forestay], format_id: str
 ) -> None:
     said = together(folder, starts("praxis", format_id))
@@ -133,7 +133,7 @@ def test_of_those_that_want_one_id_one_begins_and_the_others_leave_nothing(
     assert len(list(folder.glob(".praxis-os/.cache/state/*"))) == 1
 
 
-def test_of_two_homes_one_has_the_only_place_and_the_other_records_nothing(
+def test_one_of_two_homes_gets_the_only_place_and_the_other_records_nothing(
     folder: Path, seen: Callable[..., Forestay]
 ) -> None:
     both = [*starts("orchestrator", home="one"), *starts("orchestrator", home="other")]
@@ -144,7 +144,7 @@ def test_of_two_homes_one_has_the_only_place_and_the_other_records_nothing(
     assert all("already exists" in line for line in said if line.startswith("refused"))
 
 
-def test_sessions_that_are_given_the_one_place_at_once_all_keep_a_file(
+def test_sessions_bound_to_the_only_place_at_the_same_time_all_have_a_file(
     folder: Path, seen: Callable[..., Forestay]
 ) -> None:
     home = seen()
@@ -156,7 +156,7 @@ def test_sessions_that_are_given_the_one_place_at_once_all_keep_a_file(
     assert len(bound) == MANY and all(map(has_its_file, bound))
 
 
-def test_new_ones_at_once_lose_no_session_of_another_program(
+def test_concurrent_starts_lose_no_session_of_another_program(
     folder: Path, seen: Callable[..., Forestay]
 ) -> None:
     theirs: dict[str, Any] = {"schema_version": "1.0", "session_id": DAY_ID, "status": "paused"}
@@ -174,7 +174,7 @@ def test_new_ones_at_once_lose_no_session_of_another_program(
 @pytest.mark.parametrize(
     "act", ["start('the next', formats=['orchestrator'])", "files.orchestrator.current()"]
 )
-def test_what_another_is_in_the_middle_of_is_waited_for(
+def test_start_waits_for_the_start_of_another_process(
     folder: Path, seen: Callable[..., Forestay], act: str
 ) -> None:
     (binding,) = seen().start("the first", formats=["orchestrator"]).files.list()
@@ -196,7 +196,7 @@ def test_what_another_is_in_the_middle_of_is_waited_for(
 # -- after a crash -----------------------------------------------------------------------------
 
 
-def test_a_session_whose_beginner_died_gets_its_files_from_the_next_in_its_project(
+def test_files_of_a_start_that_died_are_written_by_the_next_command_in_its_project(
     folder: Path, seen: Callable[..., Forestay], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as killed:
@@ -228,7 +228,7 @@ def test_place_bound_to_another_session_since_is_reported_once(
     assert other.id in line and seen().session(begun).files.list() == []
 
 
-def test_an_open_session_is_not_resumed_when_it_cannot_have_the_files(
+def test_start_is_refused_if_the_open_session_cannot_have_the_files(
     folder: Path, seen: Callable[..., Forestay]
 ) -> None:
     home = seen()
@@ -240,7 +240,7 @@ def test_an_open_session_is_not_resumed_when_it_cannot_have_the_files(
     assert begun.status().status == "paused"
 
 
-def test_who_begins_again_by_the_same_key_has_the_files_that_it_names(
+def test_repeated_start_with_the_same_key_binds_the_given_files(
     seen: Callable[..., Forestay],
 ) -> None:
     seen().start("Add login page", key="k")

@@ -76,7 +76,7 @@ def timeless(value: Any) -> Any:
 
 @pytest.mark.req("S0-77", "S2-8", "S2-10", "S2-14", "S2-18", "S4-8")
 @pytest.mark.parametrize("format_id, file, way, null", CASES)
-def test_a_required_key_comes_back_in_its_place_and_that_is_told_once(
+def test_required_key_is_restored_in_its_position_and_reported_once(
     make: Make, format_id: str, file: str, way: tuple[str | int, ...], null: bool
 ) -> None:
     project = worked_on(make, format_id)
@@ -94,7 +94,7 @@ def test_a_required_key_comes_back_in_its_place_and_that_is_told_once(
 
 
 @pytest.mark.parametrize("key", ["$schema", "decisions_made", "mine"])
-def test_a_key_that_no_document_requires_stays_out(make: Make, key: str) -> None:
+def test_removed_optional_key_is_not_restored(make: Make, key: str) -> None:
     project = worked_on(make, "craft")
     project.edit(lambda value: value.update(mine=1))
     project.session.note("one")
@@ -103,7 +103,7 @@ def test_a_key_that_no_document_requires_stays_out(make: Make, key: str) -> None
     assert (key in project.read()) == (key != "mine")
 
 
-def test_the_entry_of_a_session_comes_back_into_the_index_and_those_of_others_do_not(
+def test_only_our_own_removed_entry_of_the_index_is_restored(
     make: Make,
 ) -> None:
     project = worked_on(make, AI_SESSION)
@@ -121,7 +121,7 @@ def test_the_entry_of_a_session_comes_back_into_the_index_and_those_of_others_do
 
 
 @pytest.mark.parametrize("status", ["completed", "paused"])
-def test_a_session_whose_files_are_gone_is_not_the_only_other_one_in_the_index(
+def test_own_entry_is_restored_to_an_index_that_lists_only_another_session(
     make: Make, status: str
 ) -> None:
     project = make(AI_SESSION)

@@ -40,13 +40,13 @@ def statuses(project: Project) -> list[str]:
 
 
 @LISTS
-def test_a_goal_of_three_dots_is_one(make: Make, format_id: str) -> None:
+def test_goal_of_three_dots_is_kept(make: Make, format_id: str) -> None:
     project = make(format_id)
     project.session.record.rename("…")
     assert project.read()["goal"] == "…"
 
 
-def test_what_others_say_is_not_taken_for_somebodys_three_dots(make: Make) -> None:
+def test_long_text_of_others_is_not_matched_with_a_note_of_three_dots(make: Make) -> None:
     project = make("orchestrator")
     project.session.note("…")
     project.edit(lambda value: value["errors"].append({"message": LONG}))
@@ -61,9 +61,7 @@ def test_what_others_say_is_not_taken_for_somebodys_three_dots(make: Make) -> No
 @LISTS
 @WORDS
 @pytest.mark.parametrize("whose", ["ours", "theirs"])
-def test_a_task_that_is_done_has_the_words_that_it_had(
-    make: Make, format_id: str, words: str, whose: str
-) -> None:
+def test_completed_task_keeps_its_text(make: Make, format_id: str, words: str, whose: str) -> None:
     project = make(format_id)
     project.edit(lambda value: value["pending_tasks"].append(words))
     project.session.note("taken up")
@@ -80,7 +78,7 @@ def test_a_task_that_is_done_has_the_words_that_it_had(
 
 @LISTS
 @WORDS
-def test_a_running_task_runs_on_while_others_complete_another(
+def test_running_task_stays_running_when_another_is_completed(
     make: Make, format_id: str, words: str
 ) -> None:
     project = make(format_id)
@@ -94,9 +92,7 @@ def test_a_running_task_runs_on_while_others_complete_another(
 
 
 @LISTS
-def test_a_running_task_that_is_taken_out_leaves_the_next_one_alone(
-    make: Make, format_id: str
-) -> None:
+def test_removing_a_running_task_does_not_start_the_next_one(make: Make, format_id: str) -> None:
     project = make(format_id)
     for id in ("t1", "t2"):
         project.session.tasks.add(f"Task {id}", id=id)
@@ -107,7 +103,7 @@ def test_a_running_task_that_is_taken_out_leaves_the_next_one_alone(
 
 
 @LISTS
-def test_two_long_tasks_of_one_beginning_are_two(make: Make, format_id: str) -> None:
+def test_two_long_tasks_with_the_same_start_are_two_tasks(make: Make, format_id: str) -> None:
     project = make(format_id)
     one, two = f"{LONG}{SECRET} 1", f"{LONG}2"
     project.edit(lambda value: value["pending_tasks"].append(one))
@@ -126,7 +122,7 @@ def test_two_long_tasks_of_one_beginning_are_two(make: Make, format_id: str) -> 
 
 
 @LISTS
-def test_a_file_with_long_tasks_of_one_beginning_is_written_once(
+def test_file_with_long_tasks_that_start_the_same_is_written_once(
     make: Make, format_id: str
 ) -> None:
     project = make(format_id)
@@ -147,7 +143,7 @@ def test_a_file_with_long_tasks_of_one_beginning_is_written_once(
 
 
 @LISTS
-def test_a_long_text_under_a_key_of_others_is_not_a_task(make: Make, format_id: str) -> None:
+def test_long_text_under_an_unknown_key_is_not_a_task(make: Make, format_id: str) -> None:
     project = make(format_id)
     title = f"{LONG}1"
     project.edit(lambda value: value.update(x_hers={"deep": f"{LONG}2"}))
@@ -160,7 +156,7 @@ def test_a_long_text_under_a_key_of_others_is_not_a_task(make: Make, format_id: 
 
 
 @WORDS
-def test_an_error_in_odd_words_is_one_also_when_another_is_taken_back(
+def test_error_with_unusual_text_stays_one_when_another_is_retracted(
     make: Make, words: str
 ) -> None:
     project = make("orchestrator")
@@ -175,9 +171,7 @@ def test_an_error_in_odd_words_is_one_also_when_another_is_taken_back(
 
 
 @WORDS
-def test_a_line_of_others_is_one_command_however_they_spell_their_log(
-    make: Make, words: str
-) -> None:
+def test_line_of_others_is_one_command_in_any_spelling(make: Make, words: str) -> None:
     project = make(AI_SESSION)
     log = project.ai("history.jsonl")
     project.session.record.command("ours")
@@ -203,7 +197,7 @@ def with_secret(make: Make, format_id: str = "craft") -> Project:
     return project
 
 
-def test_a_file_that_is_gone_comes_back_but_for_the_secrets_in_it(make: Make) -> None:
+def test_restored_file_has_everything_but_its_secrets(make: Make) -> None:
     project = with_secret(make)
     project.edit(lambda value: value["pending_tasks"].append("Theirs\tand\x07"))
     project.session.note("taken up, too")
@@ -214,7 +208,7 @@ def test_a_file_that_is_gone_comes_back_but_for_the_secrets_in_it(make: Make) ->
     assert value["pending_tasks"] == ["Ours", "Theirs\tand\x07"]
 
 
-def test_an_old_copy_of_a_file_with_secrets_takes_no_key_of_others_away(make: Make) -> None:
+def test_old_copy_of_a_file_with_secrets_removes_no_key_of_others(make: Make) -> None:
     project = with_secret(make)
     stale = project.read()
     project.edit(lambda value: value.update(x_his="kept"))

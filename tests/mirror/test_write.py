@@ -48,7 +48,7 @@ def test_all_five_formats_of_one_session_are_written(make: Make) -> None:
 
 
 @pytest.mark.req("S0-52", "S0-53", "S0-54", "S0-55", "S0-56", "S0-57")
-def test_a_new_session_is_made_in_the_order_of_the_document(
+def test_files_of_a_new_session_are_written_in_the_specified_order(
     make: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     made: list[str] = []
@@ -108,7 +108,7 @@ def test_new_session_is_in_the_place_of_its_format(
 
 
 @pytest.mark.parametrize("last", ["folder", *PLACES[:-1]])
-def test_a_creation_that_stopped_half_way_is_finished(make: Make, last: str) -> None:
+def test_interrupted_creation_is_finished(make: Make, last: str) -> None:
     project = make(AI_SESSION)
     project.session.tasks.add("First", id="t1")
     whole = everything(project.folder)
@@ -129,7 +129,7 @@ def test_second_session_in_the_folder_is_listed_after_the_first(make: Make) -> N
 
 
 @pytest.mark.req("S0-50", "S0-59")
-def test_every_event_refreshes_the_time_of_the_last_change(make: Make) -> None:
+def test_every_event_updates_the_time_of_the_last_change(make: Make) -> None:
     project = make(AI_SESSION)
     moments = []
     for _ in range(3):
@@ -141,7 +141,7 @@ def test_every_event_refreshes_the_time_of_the_last_change(make: Make) -> None:
 
 
 @pytest.mark.req("S0-62", "S0-63", "S0-64")
-def test_a_completed_session_is_marked_so_and_all_of_it_stays(make: Make) -> None:
+def test_completed_session_is_marked_and_keeps_all_its_files(make: Make) -> None:
     project = make(AI_SESSION)
     project.session.record.command("pytest")
     before = everything(project.folder)
@@ -153,7 +153,7 @@ def test_a_completed_session_is_marked_so_and_all_of_it_stays(make: Make) -> Non
 
 
 @pytest.mark.req("S0-68")
-def test_the_last_of_two_writers_wins(make: Make) -> None:
+def test_last_of_two_writers_wins(make: Make) -> None:
     project = make(AI_SESSION)
     project.session.record.model("opus")
     project.edit(
@@ -169,7 +169,7 @@ def test_the_last_of_two_writers_wins(make: Make) -> None:
 # -- a full disk -------------------------------------------------------------------------------
 
 
-def test_a_full_disk_loses_no_event_and_is_healed_later(
+def test_full_disk_loses_no_event_and_files_are_updated_later(
     make: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     project = make(AI_SESSION, "craft", "orchestrator")
@@ -190,7 +190,7 @@ def test_a_full_disk_loses_no_event_and_is_healed_later(
     assert project.edits() == []
 
 
-def test_what_could_not_be_written_for_long_is_still_known_for_ours(
+def test_rendering_that_could_not_be_replaced_for_long_is_still_recognized_as_ours(
     make: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     project = make("orchestrator")
@@ -235,7 +235,7 @@ def held(path: Path, seconds: float, how: str = "LOCK_EX") -> Iterator[None]:
 
 @pytest.mark.req("S0-65", "S0-67", "X0-5")
 @pytest.mark.parametrize("name", [".state.lock", "implementation-plan.yaml"])
-def test_a_lock_of_another_program_is_waited_for(make: Make, name: str) -> None:
+def test_write_waits_for_the_lock_of_another_program(make: Make, name: str) -> None:
     project = make(AI_SESSION)
     project.ai(name).touch()
     with held(project.ai(name), 0.6):
@@ -286,7 +286,7 @@ MARK = 'set -C; (echo $$ > "$0") 2>/dev/null || exit 1; sleep "$1"; rm "$0"'
 
 
 @pytest.mark.req("S0-65", "X0-5")
-def test_who_locks_by_making_the_file_can_between_our_writes(make: Make) -> None:
+def test_other_program_can_create_its_lock_file_between_our_writes(make: Make) -> None:
     project = make(AI_SESSION)
     lock = project.ai(".state.lock")
     for _ in range(2):
@@ -308,7 +308,7 @@ def test_lock_by_creating_the_file_is_respected(make: Make) -> None:
 
 
 @pytest.mark.req("S0-65", "X0-5")
-def test_the_lock_of_a_process_that_is_gone_is_told_at_once_and_not_stolen(make: Make) -> None:
+def test_lock_of_a_dead_process_is_reported_at_once_and_not_removed(make: Make) -> None:
     project = make(AI_SESSION)
     lock, before = project.ai(".state.lock"), project.ai("state.yaml").read_bytes()
     subprocess.run(["sh", "-c", 'echo $$ > "$0"', str(lock)], check=True)
@@ -325,9 +325,7 @@ def test_the_lock_of_a_process_that_is_gone_is_told_at_once_and_not_stolen(make:
 
 @pytest.mark.req("S0-65", "X0-5")
 @pytest.mark.parametrize("said", [f"{os.getpid()}\n", "host-7:4711\n"], ids=["a number", "words"])
-def test_a_lock_that_is_there_for_long_is_told_at_once_and_not_stolen(
-    make: Make, said: str
-) -> None:
+def test_old_lock_is_reported_at_once_and_not_removed(make: Make, said: str) -> None:
     """After a crash another process may have the number of the one that made it."""
     project = make(AI_SESSION)
     lock, before = project.ai(".state.lock"), project.ai("state.yaml").read_bytes()
@@ -352,7 +350,7 @@ def test_lock_of_a_dead_process_of_ours_is_removed(make: Make, said: str) -> Non
 
 
 @pytest.mark.req("S0-65", "X0-5")
-def test_who_waits_for_our_lock_to_lock_the_file_has_the_file_that_others_find(make: Make) -> None:
+def test_process_that_waited_for_our_lock_locks_the_current_file(make: Make) -> None:
     project = make(AI_SESSION)
     lock = project.ai(".state.lock")
     with ScriptLock(str(lock), clock=project.clock, timeout=1.0):
@@ -364,9 +362,7 @@ def test_who_waits_for_our_lock_to_lock_the_file_has_the_file_that_others_find(m
     assert project.notices == []
 
 
-def test_our_own_lock_is_held_while_files_change(
-    make: Make, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_our_lock_is_held_while_files_change(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
     project = make(AI_SESSION)
     swap, seen = swap_file.swap, []
 
@@ -395,7 +391,7 @@ def test_new_folder_is_excluded_from_git(make: Make) -> None:
     assert "settings.json" in project.git("status", "--porcelain", "--untracked-files=all")
 
 
-def test_a_folder_that_was_there_is_left_to_its_owner(make: Make) -> None:
+def test_existing_folder_is_not_excluded_from_git(make: Make) -> None:
     project = make(git=True)
     (project.folder / ".claude").mkdir()
     project.session.files.bind("orchestrator")
@@ -416,7 +412,7 @@ def test_folder_in_a_linked_worktree_is_excluded_from_git_too(make: Make) -> Non
 
 
 @pytest.mark.parametrize("version", ["2", "4"])
-def test_files_that_git_tracks_are_written_at_pauses_only(make: Make, version: str) -> None:
+def test_files_that_git_tracks_are_written_only_at_pauses(make: Make, version: str) -> None:
     project = make("orchestrator", git=True)
     project.git("config", "index.version", version)
     project.git("add", "-f", ".claude")
@@ -436,7 +432,7 @@ def test_files_that_git_tracks_are_written_at_pauses_only(make: Make, version: s
     assert [binding.quiet for binding in session.files.list()] == [True]
 
 
-def test_edits_of_a_tracked_file_arrive_all_the_same(make: Make) -> None:
+def test_edits_of_a_tracked_file_are_absorbed(make: Make) -> None:
     project = make("orchestrator", git=True)
     project.git("add", "-f", ".claude")
     session = project.again()
@@ -445,7 +441,7 @@ def test_edits_of_a_tracked_file_arrive_all_the_same(make: Make) -> None:
     assert "Theirs" in project.titles() and project.place.read_bytes() == data
 
 
-def test_a_file_of_the_same_name_elsewhere_does_not_make_ours_tracked(make: Make) -> None:
+def test_tracked_file_of_the_same_name_elsewhere_has_no_effect(make: Make) -> None:
     project = make("orchestrator", git=True)
     other = project.folder / "example/.claude/orchestrator-session.json"
     other.parent.mkdir(parents=True)
@@ -455,7 +451,7 @@ def test_a_file_of_the_same_name_elsewhere_does_not_make_ours_tracked(make: Make
     assert project.read()["pending_tasks"] == ["First"]
 
 
-def test_a_branch_switch_is_no_edit(make: Make) -> None:
+def test_branch_switch_is_not_an_edit(make: Make) -> None:
     project = make(git=True)
     (project.folder / ".claude").mkdir()
     project.session.files.bind("orchestrator")
@@ -489,7 +485,7 @@ Essay = tuple[Project, Path, Path]
 
 
 @pytest.mark.req("S3-86", "S3-87", "S3-88", "S3-89", "S3-90", "S3-118")
-def test_the_state_of_an_essay_is_written_in_three_steps(
+def test_state_of_an_essay_is_written_in_three_steps(
     essay: Essay, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     project, state, backup = essay
@@ -531,7 +527,7 @@ def test_previous_version_of_an_essay_is_its_backup(essay: Essay) -> None:
 
 @pytest.mark.req("S3-92")
 @pytest.mark.parametrize("broken", [b"a: [b\n", b"", b"\0" * 99, b"- 1\n", b"<<<<<<< HEAD\n"])
-def test_the_backup_of_an_essay_is_never_made_of_a_broken_file(essay: Essay, broken: bytes) -> None:
+def test_backup_of_an_essay_is_never_made_from_a_damaged_file(essay: Essay, broken: bytes) -> None:
     project, state, backup = essay
     kept = backup.read_bytes()
     state.write_bytes(broken)
@@ -541,7 +537,7 @@ def test_the_backup_of_an_essay_is_never_made_of_a_broken_file(essay: Essay, bro
 
 
 @pytest.mark.req("S3-92")
-def test_the_backup_of_an_essay_is_what_another_program_wrote_last(essay: Essay) -> None:
+def test_backup_of_an_essay_is_the_last_version_of_another_program(essay: Essay) -> None:
     project, _, backup = essay
     theirs = project.edit(lambda value: value.update(theirs="kept"))
     project.session.note("and on")
@@ -549,7 +545,7 @@ def test_the_backup_of_an_essay_is_what_another_program_wrote_last(essay: Essay)
 
 
 @pytest.mark.req("S3-88", "S3-92")
-def test_a_disk_without_room_leaves_state_and_backup_of_an_essay(
+def test_full_disk_leaves_state_and_backup_of_an_essay_unchanged(
     essay: Essay, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     project, state, backup = essay
@@ -561,7 +557,7 @@ def test_a_disk_without_room_leaves_state_and_backup_of_an_essay(
     assert leftovers(project.folder) == []
 
 
-def test_bytes_that_were_staged_and_never_exchanged_are_no_edit(make: Make) -> None:
+def test_staged_file_that_was_never_exchanged_is_not_an_edit(make: Make) -> None:
     project = make("craft")
     ours = b'{"forgotten": true,' + project.place.read_bytes()[1:]
     aside = swap_file.stage(str(project.place), ours)
@@ -571,7 +567,7 @@ def test_bytes_that_were_staged_and_never_exchanged_are_no_edit(make: Make) -> N
 
 
 @pytest.mark.parametrize("kind", ["craft", "praxis", "orchestrator", "essay"])
-def test_a_file_that_is_gone_comes_back_with_what_others_wrote(make: Make, kind: str) -> None:
+def test_restored_file_has_the_unknown_keys_of_others(make: Make, kind: str) -> None:
     project = make(kind)
     place = project.place
     text, key = place.read_text(), "team: blue  # ours\n" if kind == "essay" else '{"team": "blue",'
@@ -583,7 +579,7 @@ def test_a_file_that_is_gone_comes_back_with_what_others_wrote(make: Make, kind:
     assert "paused" in place.read_text()
 
 
-def test_a_file_that_is_gone_has_the_key_that_was_taken_up_last(make: Make) -> None:
+def test_restored_file_has_the_key_that_was_absorbed_last(make: Make) -> None:
     project = make(AI_SESSION)
     project.session.note("first")
     plan = project.ai("implementation-plan.yaml")
@@ -594,7 +590,7 @@ def test_a_file_that_is_gone_has_the_key_that_was_taken_up_last(make: Make) -> N
     assert project.read(plan)["team"] == "blue"
 
 
-def test_what_is_taken_back_leaves_the_files_until_it_is_said_again(make: Make) -> None:
+def test_retracted_event_is_removed_from_files_until_it_is_recorded_again(make: Make) -> None:
     project = make("craft", "orchestrator", "praxis")
     craft, orchestrator, praxis = (Path(b.place) for b in project.session.files.list())
     project.edit(lambda value: value["errors"].append("Theirs"), orchestrator)
@@ -624,7 +620,7 @@ def test_what_is_taken_back_leaves_the_files_until_it_is_said_again(make: Make) 
 
 
 @pytest.mark.req("S3-146")
-def test_a_revision_is_still_logged_when_its_file_was_lost(make: Make) -> None:
+def test_revision_is_logged_even_if_its_file_was_lost(make: Make) -> None:
     project = make("essay")
     place = project.place
     text = place.read_text()
@@ -638,7 +634,7 @@ def test_a_revision_is_still_logged_when_its_file_was_lost(make: Make) -> None:
 
 
 @pytest.mark.req("S3-146")
-def test_revisions_that_others_logged_are_known_on_another_device(
+def test_revisions_logged_by_others_are_recognized_on_another_device(
     make: Make, tmp_path: Path
 ) -> None:
     project = make("essay")
@@ -677,9 +673,7 @@ def _revisions(secret: str) -> list[dict[str, Any]]:
 
 
 @pytest.mark.parametrize("key, value", [("impact", "minor"), ("reason", "other words")])
-def test_a_revision_that_is_told_in_other_words_did_not_happen_again(
-    make: Make, key: str, value: str
-) -> None:
+def test_reworded_revision_is_not_recorded_again(make: Make, key: str, value: str) -> None:
     project = make("essay")
     project.edit(lambda doc: doc["revision_history"].extend(_revisions("nothing")))
     project.session.note("taken up")
@@ -693,7 +687,7 @@ def test_a_revision_that_is_told_in_other_words_did_not_happen_again(
 
 
 @pytest.mark.req("S0-76", "S0-86")
-def test_a_file_that_was_at_fault_does_not_come_back_so(make: Make) -> None:
+def test_invalid_rendering_is_not_restored(make: Make) -> None:
     project = make(AI_SESSION)
     state = project.ai("state.yaml")
     state.write_text(state.read_text().replace('"sonnet"', '"another"'))

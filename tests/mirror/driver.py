@@ -160,7 +160,7 @@ class World:
         self.status, self.goal = "active", Thing("goal", "Add login page", kept="Add login page")
         self.progress: float | None = None
         self.files = [File(b.layout, n) for b in self.session.files.list() for n in names(b.layout)]
-        self.said: list[str] = []
+        self.stated: list[str] = []
         self.is_stale = False
         self.is_ours = True
         """Whether nobody but us ever wrote into the files."""
@@ -205,12 +205,12 @@ class World:
     def of(self, kind: str, *statuses: str) -> list[Thing]:
         return [t for t in self.things if t.kind == kind and (not statuses or t.status in statuses)]
 
-    def words(self, *, told: bool = True) -> str:
+    def words(self, *, reported: bool = True) -> str:
         """A text that is unlike all others; `told` if it is to arrive."""
         if self._plain and self.chance.random() < 0.08:
             return self._plain.pop(self.chance.randrange(len(self._plain)))
         text = self.chance.choice(TEXTS).format(f"m{next(self._numbers)}z")
-        if not told or not text.startswith(_LONG):
+        if not reported or not text.startswith(_LONG):
             return text
         # Which of several of one beginning the journal means nobody can tell (see `test_words`).
         is_first, self._has_long = not self._has_long, True
@@ -221,13 +221,13 @@ class World:
         return self.project.clock.now() + ahead
 
     def say(self, text: str) -> None:
-        self.said.append(text if len(text) < 400 else f"{text[:100]} … {text[-100:]}")
+        self.stated.append(text if len(text) < 400 else f"{text[:100]} … {text[-100:]}")
 
     # -- a turn --------------------------------------------------------------------------------
 
     def turn(self) -> None:
         """Some edits, perhaps a look, a verb; then everything has to be true."""
-        before = self.told()
+        before = self.reported()
         self.touched, self.edited = set(), set()
         most = self.chance.choice((0, 0, 1, 1, 1, 2))
         for file in self.chance.sample(self.files, min(most, len(self.files))):
@@ -236,7 +236,7 @@ class World:
         if self.chance.random() < 0.3:
             self.look()
         self.act()
-        after = self.told()
+        after = self.reported()
         self.recognise(before, after)
         changed = {
             name for name in before.keys() | after.keys() if before.get(name) != after.get(name)
@@ -258,26 +258,26 @@ class World:
 
     def require(self, holds: object, what: str, *more: object) -> None:
         if not holds:
-            way = "\n".join(self.said[-40:])
+            way = "\n".join(self.stated[-40:])
             found = "\n".join(map(repr, more))
             clock = self.project.clock
             raise Broken(f"{what}: {found}\nseed {self.seed}, {self.formats}, {clock}\n{way}")
 
-    def told(self) -> dict[str, Any]:
+    def reported(self) -> dict[str, Any]:
         """What the journal says, by name."""
         home = self.project.home
         with home.context.store.view(self.session.id) as view:
             facts = facts_of(
                 home.context.journal.state(view), list(home.context.journal.events(view))
             )
-        said: dict[str, Any] = {
+        stated: dict[str, Any] = {
             "status": facts.status,
             "goal": facts.goal,
             "progress": facts.progress,
         }
         lists: dict[str, list[Any]] = {"task": facts.steps, "agent": facts.agents}
         for kind, rows in lists.items():
-            said |= {f"{kind} {row.id}": plain(row) for row in rows}
+            stated |= {f"{kind} {row.id}": plain(row) for row in rows}
         logs: dict[str, list[Any]] = {
             "decision": facts.decisions,
             "error": facts.errors,
@@ -289,8 +289,8 @@ class World:
             for entry in entries:
                 text = text_of(said_now := plain(entry))
                 seen[text] += 1
-                said[f"{kind} {text} #{seen[text]}"] = said_now
-        return said
+                stated[f"{kind} {text} #{seen[text]}"] = said_now
+        return stated
 
     def recognise(self, before: dict[str, Any], after: dict[str, Any]) -> None:
         """Find what others said in the journal: it has to have arrived, once."""
@@ -308,13 +308,17 @@ class World:
 
     # -- what must be true ---------------------------------------------------------------------
 
-    def hold(self, told: dict[str, Any]) -> None:
-        self.require(told["status"] == self.status, "status", told["status"], self.status)
-        self.require(mark(told["goal"]) == mark(self.goal.text), "goal", told["goal"], self.goal)
-        self.require(told["progress"] == self.progress, "progress", told["progress"], self.progress)
-        self.goal.kept = told["goal"]
+    def hold(self, reported: dict[str, Any]) -> None:
+        self.require(reported["status"] == self.status, "status", reported["status"], self.status)
+        self.require(
+            mark(reported["goal"]) == mark(self.goal.text), "goal", reported["goal"], self.goal
+        )
+        self.require(
+            reported["progress"] == self.progress, "progress", reported["progress"], self.progress
+        )
+        self.goal.kept = reported["goal"]
         for thing in self.of("task") + self.of("agent"):
-            row = told.get(thing.id)
+            row = reported.get(thing.id)
             self.require(row, "is gone", thing)
             assert row is not None
             thing.kept = text_of(row)
@@ -664,7 +668,7 @@ def add_key(world: World, file: File, value: Any) -> object:
     key = f"x_{number}"
     simple = world.chance.choice(("", number, None, number + 0.5, True))
     holds = world.chance.choice(
-        (simple, [number, {f"y_{number}": "c"}], {"deep": world.words(told=False)})
+        (simple, [number, {f"y_{number}": "c"}], {"deep": world.words(reported=False)})
     )
     place = world.chance.choice(list(objects_in(file, value)))
     items = list(place.items())
@@ -1207,11 +1211,11 @@ def undone(world: World, session: Session) -> str:
     """
     before = deepcopy((world.things, world.goal, world.status))
     able = [verb for verb in UNDONE if world.ticks or verb is not task_done]
-    told = world.chance.choice(able)(world, session)
+    reported = world.chance.choice(able)(world, session)
     session.undo()
     world.things, world.goal, world.status = before
     world.goal.sure &= "goal" not in world.touched
-    return f"undone: {told}"
+    return f"undone: {reported}"
 
 
 def file(world: World, session: Session) -> str:

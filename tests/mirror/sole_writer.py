@@ -43,7 +43,7 @@ class Program:
         self.session = self.project.again()
         self.path = self.project.place
         self.doc: Doc = json.loads(self.path.read_bytes())
-        self.said: list[str] = []
+        self.stated: list[str] = []
         self.numbers = iter(range(10_000))
         if format_id == "craft":
             self.doc["progress"] = 0.1
@@ -57,10 +57,10 @@ class Program:
         for _ in range(self.chance.choice((1, 1, 2, 3))):
             self.doc = json.loads(self.path.read_bytes())
             move = self.chance.choice(MOVES[self.layout])
-            told = move(self, self.doc)
-            if told:
+            reported = move(self, self.doc)
+            if reported:
                 self.doc["updated" if self.layout == "orchestrator" else "updated_at"] = self.now()
-                self.said.append(f"{move.__name__} {told}")
+                self.stated.append(f"{move.__name__} {reported}")
                 self.save()
 
     def save(self) -> None:
@@ -69,7 +69,7 @@ class Program:
 
     def look(self) -> None:
         wrote = deepcopy(self.doc)
-        self.said.append("-- look")
+        self.stated.append("-- look")
         self.session.note(f"n{next(self.numbers)}")
         self.hold(wrote)
 
@@ -82,7 +82,7 @@ class Program:
 
     def require(self, holds: object, what: str, *more: object) -> None:
         if not holds:
-            way = "\n".join(self.said[-30:])
+            way = "\n".join(self.stated[-30:])
             raise Broken(f"{what}: {more}\nseed {self.seed}, {self.layout}\n{way}")
 
 
@@ -111,8 +111,8 @@ _FOLLOWS = ("duration_seconds", "paused_duration_seconds", "active_duration_seco
 
 def _full(value: Any) -> Any:
     if isinstance(value, dict):
-        told = {k: _full(v) for k, v in value.items() if k not in _FOLLOWS}
-        return {k: v for k, v in told.items() if v not in (None, [], {})}
+        reported = {k: _full(v) for k, v in value.items() if k not in _FOLLOWS}
+        return {k: v for k, v in reported.items() if v not in (None, [], {})}
     return [_full(v) for v in value] if isinstance(value, list) else value
 
 

@@ -128,8 +128,8 @@ def test_removed_key_does_not_return_with_a_stale_copy(make: Make) -> None:
     stale["metadata"]["x_his"] = 1
     swap_in(project.place, json.dumps(stale, indent=2).encode())
     project.session.note("next")
-    told = {key: value for key, value in project.read()["metadata"].items() if key[:2] == "x_"}
-    assert told == {"x_his": 1} and project.disputes() == []
+    reported = {key: value for key, value in project.read()["metadata"].items() if key[:2] == "x_"}
+    assert reported == {"x_his": 1} and project.disputes() == []
 
 
 @pytest.mark.parametrize("times", [1, 2])
@@ -331,9 +331,9 @@ UNSAYABLE: dict[str, tuple[str, Callable[[Any], object]]] = {
 }
 
 
-@pytest.mark.parametrize("said", UNSAYABLE)
-def test_edit_without_an_event_is_reported_and_stays_in_the_file(make: Make, said: str) -> None:
-    format_id, change = UNSAYABLE[said]
+@pytest.mark.parametrize("stated", UNSAYABLE)
+def test_edit_without_an_event_is_reported_and_stays_in_the_file(make: Make, stated: str) -> None:
+    format_id, change = UNSAYABLE[stated]
     project = make(format_id)
     project.session.decide("Use JWT")
     project.session.agents.start("code-1")
@@ -342,18 +342,18 @@ def test_edit_without_an_event_is_reported_and_stays_in_the_file(make: Make, sai
     project.edit(change)
     project.session.tasks.add("Ours")
     (edited,) = [body for body in project.edits() if isinstance(body, ev.ForeignEdited)]
-    assert edited.residue == said
-    assert any(f"not recorded: {said}" in line for line in project.notices)
-    assert f"not imported: {said}" in project.session.brief(budget=2000).text
+    assert edited.residue == stated
+    assert any(f"not recorded: {stated}" in line for line in project.notices)
+    assert f"not imported: {stated}" in project.session.brief(budget=2000).text
 
 
 def test_briefing_shows_an_edit_with_its_file_before_and_after_it_is_absorbed(make: Make) -> None:
     project = make("orchestrator")
     project.edit(lambda v: v["decisions_made"].append({"decision": "Use JWT"}))
-    told = '"Use JWT" (from file:orchestrator, unconfirmed)'
-    assert told in project.session.brief(budget=2000).text
+    reported = '"Use JWT" (from file:orchestrator, unconfirmed)'
+    assert reported in project.session.brief(budget=2000).text
     project.session.note("next")
-    assert told in project.session.brief(budget=2000).text
+    assert reported in project.session.brief(budget=2000).text
 
 
 def test_agent_with_another_start_time_keeps_its_progress(make: Make) -> None:
@@ -1349,8 +1349,8 @@ def test_phase_stays_when_a_file_names_another_workflow(make: Make) -> None:
     session = make().home.start("Ship it", workflow="spec-execution", formats=["praxis"])
     session.phases.done(0, override=True, because="seen to")
     path = Path(session.files.list()[0].place)
-    said = json.loads(path.read_text())
-    path.write_text(json.dumps({**said, "workflow_type": "other_v2"}))
+    stated = json.loads(path.read_text())
+    path.write_text(json.dumps({**stated, "workflow_type": "other_v2"}))
     session.phases.done(1, override=True, because="seen to")
     assert json.loads(path.read_text())["current_phase"] == 2
 
@@ -1577,14 +1577,17 @@ def test_phases_of_a_plan_are_headings_and_only_its_tasks_are_counted(make: Make
     plan = project.ai("implementation-plan.yaml")
     project.edit(lambda value: value.update(phases=phases), plan)
     project.session.note("taken up")
-    told = project.session.status()
-    assert (told.as_json()["steps"], told.progress) == ({"done": 1, "skipped": 0, "total": 2}, 0.5)
-    assert told.next == "start t2: Do t2"
+    reported = project.session.status()
+    assert (reported.as_json()["steps"], reported.progress) == (
+        {"done": 1, "skipped": 0, "total": 2},
+        0.5,
+    )
+    assert reported.next == "start t2: Do t2"
     project.session.tasks.done("t2")
-    told = project.session.status()
+    reported = project.session.status()
     assert (
-        told.as_json()["steps"]["done"] == told.as_json()["steps"]["total"] == 2
-        and "p1" not in told.next
+        reported.as_json()["steps"]["done"] == reported.as_json()["steps"]["total"] == 2
+        and "p1" not in reported.next
     )
     briefing = project.session.brief().text
     assert "2 of 2 tasks" in briefing and "Design" not in briefing

@@ -55,8 +55,11 @@ ALL = ["ai-session", "orchestrator", "craft", "praxis", "essay"]
 
 def test_adopt_has_recorded_everything_when_it_returns(stay: Forestay, project: Path) -> None:
     fill(project)
-    told: list[Adopted] = []
-    assert stay.files.adopt(on_adopted=told.append) == told and len(stay.list()) == len(told) == 5
+    reported: list[Adopted] = []
+    assert (
+        stay.files.adopt(on_adopted=reported.append) == reported
+        and len(stay.list()) == len(reported) == 5
+    )
 
 
 def test_all_five_formats_are_found_adopted_and_bound_without_a_change(
@@ -182,8 +185,8 @@ def test_file_archived_during_adoption_is_adopted_in_the_archive(
         (one,) = stay.files.adopt()
     assert one.session == "" and "was changed while it was adopted" in one.problems[-1]
     assert [row.goal for row in stay.list()] == ["The next one"]
-    told = {told.outcome: told for told in stay.files.adopt()}
-    assert told.keys() == {"adopted", "known"} and told["adopted"].bound
+    reported = {reported.outcome: reported for reported in stay.files.adopt()}
+    assert reported.keys() == {"adopted", "known"} and reported["adopted"].bound
     assert len(stay.list()) == 2
 
 
@@ -209,9 +212,11 @@ def test_file_converted_next_to_its_source_is_a_copy(stay: Forestay, project: Pa
     for to in ALL[:2]:
         stay.files.convert(source.path, to)
     before = snapshot(project)
-    told = by_format(list(stay.files.adopt()))
-    assert {told[to].outcome for to in ALL[:2]} == {"copy"} and told["craft"].outcome == "known"
-    assert {told[to].session for to in ALL[:2]} == {source.session} and len(stay.list()) == 1
+    reported = by_format(list(stay.files.adopt()))
+    assert {reported[to].outcome for to in ALL[:2]} == {"copy"} and reported[
+        "craft"
+    ].outcome == "known"
+    assert {reported[to].session for to in ALL[:2]} == {source.session} and len(stay.list()) == 1
     assert stay.files.unadopted() == [] and snapshot(project) == before
 
 
@@ -252,8 +257,8 @@ def test_adopted_file_continues_whatever_is_next_to_it(stay: Forestay, project: 
     other.write_text(mine.read_text().replace('"in_progress"', '"paused"', 1))
     same = project / "too.json"
     same.write_bytes(mine.read_bytes())
-    told = {Path(told.path): told for told in stay.files.adopt()}
-    outcomes = {path: (told.outcome, told.session) for path, told in told.items()}
+    reported = {Path(reported.path): reported for reported in stay.files.adopt()}
+    outcomes = {path: (reported.outcome, reported.session) for path, reported in reported.items()}
     ours = one.session
     assert outcomes == {mine: ("known", ours), same: ("copy", ours), other: ("rival", "")}
 
@@ -358,8 +363,8 @@ def test_file_created_after_adoption_is_absorbed(stay: Forestay, project: Path, 
     session = stay.session(one.session)
     assert session.status().status == "paused"
     session.note("goes on")
-    told, entry = (yaml.safe_load(path.read_text()) for path in (project / STATE, index))
-    current = told["current_state"]
+    reported, entry = (yaml.safe_load(path.read_text()) for path in (project / STATE, index))
+    current = reported["current_state"]
     assert (current["active_task"], current["model_in_use"]) == ("T2", "gemini")
     assert entry["active_features"][0]["status"] == "paused"
     kinds = [line.event.kind for line in session.log()]
@@ -451,9 +456,9 @@ def test_damaged_essay_is_adopted_with_the_files_around_it(
     (one,) = stay.files.adopt()
     messages = {"backup": salvage.FROM_BACKUP, "artifacts": salvage.FROM_ARTIFACTS}
     assert one.outcome == "adopted" and one.problems[0] == messages[level]
-    said = whole["stages"]["stage_1"]["status"] if level == "backup" else "completed"
+    stated = whole["stages"]["stage_1"]["status"] if level == "backup" else "completed"
     thesis = state_of(stay.session(one.session)).step("stage-1")
-    assert thesis and thesis.status == {"not_started": "pending", "completed": "done"}[said]
+    assert thesis and thesis.status == {"not_started": "pending", "completed": "done"}[stated]
     assert (one.native == whole["pipeline_id"]) == (level == "backup")
     assert outcomes(list(stay.files.adopt())) == [("essay", "known")]
 
@@ -494,8 +499,8 @@ def test_essay_with_any_one_line_id_is_bound(
     assert (one.outcome, one.bound) == ("adopted", is_kept)
     session = stay.session(one.session)
     session.pause()
-    told = yaml.safe_load(path.read_text())
-    assert (told["pipeline_id"], told["status"] == "paused") == (id, is_kept)
+    reported = yaml.safe_load(path.read_text())
+    assert (reported["pipeline_id"], reported["status"] == "paused") == (id, is_kept)
     path.unlink()
     session.resume()
     assert path.exists() == is_kept
@@ -520,8 +525,8 @@ def test_files_with_an_unusual_id_are_bound_if_it_is_safe(
     assert (one.outcome, one.bound) == ("adopted", is_kept)
     stay.session(one.session).record.rename("Add logout")
     stay.session(one.session).pause()
-    told = json.loads(path.read_text())
-    assert told["session_id"] == id and (told != value) is is_kept
+    reported = json.loads(path.read_text())
+    assert reported["session_id"] == id and (reported != value) is is_kept
 
 
 @pytest.mark.parametrize("kind", ["essay", "craft"])
@@ -847,10 +852,10 @@ def test_artifacts_that_are_not_stored_are_reported(
         (kept / name).write_text("too long" if name == "b.md" else "fine")
     monkeypatch.setattr(adopt, "MAX_ARTIFACTS", 2)
     monkeypatch.setattr(adopt, "MAX_ARTIFACT", 4)
-    (told,) = stay.files.adopt(str(project))
-    assert told.artifacts == 1
+    (reported,) = stay.files.adopt(str(project))
+    assert reported.artifacts == 1
     left = "2 of 4 artifacts were left out, from artifacts/c.md on"
-    assert told.problems == [left, f"{kept / 'b.md'} is too large (over 4 bytes)"]
+    assert reported.problems == [left, f"{kept / 'b.md'} is too large (over 4 bytes)"]
 
 
 @pytest.mark.req("S3-128")
@@ -859,8 +864,8 @@ def test_saving_artifacts_does_not_count_as_work_on_an_essay(stay: Forestay, pro
     (project / ESSAY).parent.joinpath("stage-1-thesis.md").write_text("# Thesis")
     (one,) = stay.files.adopt()
     core = state_of(stay.session(one.session)).core
-    told = yaml.safe_load((project / ESSAY).read_text())["last_activity"]
-    assert one.artifacts == 1 and core.updated_at == timestamps.read(told)
+    reported = yaml.safe_load((project / ESSAY).read_text())["last_activity"]
+    assert one.artifacts == 1 and core.updated_at == timestamps.read(reported)
 
 
 def test_adopt_without_a_path_finds_the_essays_of_the_user(
@@ -902,9 +907,9 @@ def test_folder_that_other_users_may_have_created_is_not_read(
 
 def test_dry_run_changes_nothing(stay: Forestay, project: Path) -> None:
     fill(project)
-    told = list(stay.files.adopt(dry_run=True))
-    assert [one.outcome for one in told] == ["adopted"] * 5
-    assert not any(one.events or one.bound for one in told)
+    reported = list(stay.files.adopt(dry_run=True))
+    assert [one.outcome for one in reported] == ["adopted"] * 5
+    assert not any(one.events or one.bound for one in reported)
     assert stay.list(all=True) == []
 
 
@@ -1029,10 +1034,10 @@ def test_single_file_elsewhere_is_adopted_by_its_content(stay: Forestay, project
 def test_index_alone_is_no_session(stay: Forestay, project: Path) -> None:
     (project / ".ai-session").mkdir()
     over, open = ("{feature_id: over, status: completed}", "{feature_id: open, status: active}")
-    for listed, told in (([], 0), ([over], 0), ([over, open], 1)):
+    for listed, reported in (([], 0), ([over], 0), ([over, open], 1)):
         (project / INDEX).write_text(f"active_features: [{', '.join(listed)}]\n")
         adopted = list(stay.files.adopt())
-        assert len(adopted) == told and not any(one.session for one in adopted)
+        assert len(adopted) == reported and not any(one.session for one in adopted)
         assert all("open is listed, and its files" in one.problems[-1] for one in adopted)
         with pytest.raises(InvalidInput, match="no session is in"):
             stay.files.convert(str(project / INDEX), "craft")
@@ -1214,11 +1219,11 @@ def test_plan_with_ambiguous_ids_loses_nothing(
     plan.write_text(json.dumps({"feature": {"name": "Pay"}, "phases": phases}))
     (one,) = stay.files.adopt()
     session = stay.session(one.session)
-    told = {row.title: row.id for row in state_of(session).rows.select("step")}  # type: ignore[attr-defined]
-    assert sorted(told) == ["Build", "Install", "Prepare", "Test", "Write"]
+    reported = {row.title: row.id for row in state_of(session).rows.select("step")}  # type: ignore[attr-defined]
+    assert sorted(reported) == ["Build", "Install", "Prepare", "Test", "Write"]
     session.note("next")
     assert yaml.safe_load(plan.read_text())["phases"] == phases
-    session.tasks.done(told["Write"])
+    session.tasks.done(reported["Write"])
     written = yaml.safe_load(plan.read_text())["phases"]
     statuses = [[task["status"] for task in phase["tasks"]] for phase in written]
     assert statuses == [["completed"], ["completed", "pending"]]
@@ -1345,11 +1350,11 @@ def test_moved_project_keeps_a_session_chosen_after_the_move(
 
 
 def test_files_whose_folder_is_still_there_were_not_moved(stay: Forestay, tmp_path: Path) -> None:
-    said: list[str] = []
-    stay.context.on_notice = said.append
+    stated: list[str] = []
+    stay.context.on_notice = stated.append
     session, new = moved_essay(stay, tmp_path)
     session.pause()  # writes the file anew where it was
-    assert any("if it was moved" in line for line in said)
+    assert any("if it was moved" in line for line in stated)
     (one,) = stay.files.adopt(str(new))
     assert (one.outcome, one.session) == ("rival", "")
     assert "put it in the place of that one" in one.problems[-1]

@@ -117,8 +117,8 @@ def test_every_stored_rendering_can_be_read(bound: tuple[Bindings, Binding]) -> 
     for at, data in enumerate(versions):
         remembered(store, binding, data)
         wanted = [each for each in versions[: at + 1] if each][: -KEPT - 1 : -1]
-        said = store.contents(binding, "f")
-        assert said[: len(wanted)][:8] == wanted[:8] and set(said) <= set(versions)
+        stated = store.contents(binding, "f")
+        assert stated[: len(wanted)][:8] == wanted[:8] and set(stated) <= set(versions)
     assert len(store.renderings(binding)["f"]) <= 3 * KEPT
 
 

@@ -244,8 +244,8 @@ def test_doctor_suggests_adopt_where_another_program_overwrote_our_file(make: Ma
     project = make("orchestrator")
     begin_theirs(project)
     project.session.note("seen")
-    (told,) = format_checks.examine(project.home.context)
-    assert told.fix == f"make it one of ours: forestay adopt {current(project)}"
+    (reported,) = format_checks.examine(project.home.context)
+    assert reported.fix == f"make it one of ours: forestay adopt {current(project)}"
     project.home.files.adopt(str(current(project)))
     assert format_checks.examine(project.home.context) == [] and len(archived(project)) == 1
 

@@ -65,7 +65,7 @@ def test_hint_for_a_file_of_an_unknown_version_is_to_move_it_away(make: Make) ->
     theirs = project.folder / ".claude/orchestrator-session.json"
     theirs.parent.mkdir()
     theirs.write_text('{"schema_version": "2.0", "session_id": "2026-01-30-abcdef", "goal": "x"}')
-    assert [told.outcome for told in project.home.files.adopt()] == ["adopted"]
+    assert [reported.outcome for reported in project.home.files.adopt()] == ["adopted"]
     with pytest.raises(Refused) as refused:
         project.home.start("another", formats=["orchestrator"])
     assert refused.value.hint == "version 2.0 is not supported for writing: move it away"

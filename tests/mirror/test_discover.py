@@ -77,8 +77,8 @@ def test_file_that_is_no_session_in_the_place_of_one_is_reported(
     (report,) = stay.files.check(str(project))
     (fault,) = report.findings
     assert (fault.code, fault.file, report.ok) == ("not-a-session", str(path), False)
-    (told,) = stay.files.adopt(str(project))
-    assert told.outcome == "unreadable" and path.read_text() == '{"a": 1}'
+    (reported,) = stay.files.adopt(str(project))
+    assert reported.outcome == "unreadable" and path.read_text() == '{"a": 1}'
 
 
 def test_folder_with_a_state_file_is_a_session_in_any_place(project: Path) -> None:
@@ -101,8 +101,8 @@ def test_single_files_of_sessions_are_checked_under_any_name_but_not_adopted(
     (loose / "state.before.yaml").write_bytes((project / STATE).read_bytes())
     (loose / "active-features.old.yaml").write_text("active_features: [\n")
     (loose / "state.yaml").write_text("pods: 3\n")
-    told = {os.path.basename(each.path): each.ok for each in stay.files.check(str(loose))}
-    assert told == {"state.before.yaml": True, "active-features.old.yaml": False}
+    reported = {os.path.basename(each.path): each.ok for each in stay.files.check(str(loose))}
+    assert reported == {"state.before.yaml": True, "active-features.old.yaml": False}
     assert [*stay.files.adopt(str(loose))] == []
 
 
@@ -130,9 +130,9 @@ def test_state_file_cut_between_lines_is_recognized(
 def test_cut_file_is_recognized_as_its_format_or_none(story: str) -> None:
     data = next(iter(STORIES[story].values()))
     finds = [discover.identify("/any.json", data[: len(data) * part // 20]) for part in range(20)]
-    told = [one.layout if one else "" for one in finds]
+    reported = [one.layout if one else "" for one in finds]
     kind = story.partition("/")[0]
-    assert {*told} <= {kind, ""} and {*told[14:]} == {kind}
+    assert {*reported} <= {kind, ""} and {*reported[14:]} == {kind}
 
 
 @pytest.mark.req("S0-78")
@@ -143,9 +143,9 @@ def test_ambiguous_yaml_is_reported_with_line_and_requirement(
     with (project / STATE).open("a") as state:
         state.write("a: &a {x: 1}\nb: {<<: *a}\n")
     (report,) = stay.files.check(str(project / STATE))
-    (told,) = report.findings
+    (reported,) = report.findings
     line = (project / STATE).read_text().count("\n")
-    assert (told.code, told.line, told.requirement) == ("merge-key", line, "S0-78")
+    assert (reported.code, reported.line, reported.requirement) == ("merge-key", line, "S0-78")
 
 
 @pytest.mark.req("S0-55")
@@ -216,17 +216,17 @@ def test_file_not_named_after_its_session_is_reported_in_the_folder_of_its_forma
     written = (project / MAIN[kind]).read_bytes()
     (project / folder).mkdir(parents=True, exist_ok=True)
 
-    def told(name: str) -> list[tuple[str, str | None, str | None]]:
+    def reported(name: str) -> list[tuple[str, str | None, str | None]]:
         (project / name).write_bytes(written)
         (report,) = stay.files.check(str(project / name))
         found = [each for each in report.findings if each.severity == "warning"]
         return [(each.code, each.where, each.requirement) for each in found]
 
-    assert told(f"{folder}/{IDS[kind]}.json") == told("other.json") == []
-    assert told(f"{folder}/other.json") == [("name-differs", "session_id", requirement)]
+    assert reported(f"{folder}/{IDS[kind]}.json") == reported("other.json") == []
+    assert reported(f"{folder}/other.json") == [("name-differs", "session_id", requirement)]
     (adopted,) = stay.files.adopt(str(project / folder / "other.json"))
-    said = f"other.json: the file should be called {IDS[kind]}.json"
-    assert (adopted.outcome, adopted.bound, adopted.problems) == ("adopted", False, [said])
+    stated = f"other.json: the file should be called {IDS[kind]}.json"
+    assert (adopted.outcome, adopted.bound, adopted.problems) == ("adopted", False, [stated])
 
 
 @pytest.mark.req("X2-1")
@@ -268,8 +268,8 @@ def test_essay_without_its_session_file_is_reported_only_if_certain(
 ) -> None:
     (project / folder).mkdir()
     (project / folder / name).write_text("x")
-    told = [[f.code for f in report.findings] for report in stay.files.check(str(project))]
-    assert told == ([codes] if codes else [])
+    reported = [[f.code for f in report.findings] for report in stay.files.check(str(project))]
+    assert reported == ([codes] if codes else [])
 
 
 @pytest.mark.req("S3-109", "S3-113")
@@ -287,11 +287,11 @@ def test_result_of_a_stage_counts_only_if_it_is_a_file(
         "folder": thesis.mkdir,
     }
     makers[odd]()
-    said = state.read_text().replace("thesis_file: null", f'thesis_file: "{thesis.name}"')
-    state.write_text(said)
+    stated = state.read_text().replace("thesis_file: null", f'thesis_file: "{thesis.name}"')
+    state.write_text(stated)
     (report,) = stay.files.check(str(project))
-    told = ("file-missing", "S3-113") in [(f.code, f.requirement) for f in report.findings]
-    assert told == (odd != "link")
+    reported = ("file-missing", "S3-113") in [(f.code, f.requirement) for f in report.findings]
+    assert reported == (odd != "link")
 
 
 def test_folder_of_one_session_yields_only_that_session(project: Path) -> None:
@@ -593,9 +593,9 @@ def test_files_of_one_session_do_not_count_for_another(stay: Forestay, project: 
     plan = {"phases": [{"phase_id": "P", "tasks": tasks}]}
     (mine / "implementation-plan.yaml").write_text(json.dumps(plan))
     (report,) = (one for one in stay.files.check(str(project)) if one.path.startswith(f"{mine}/"))
-    said = {(finding.code, finding.where) for finding in report.findings}
-    assert ("missing-file", "") in said
-    missing = [place for code, place in said if code == "artifact-missing"]
+    stated = {(finding.code, finding.where) for finding in report.findings}
+    assert ("missing-file", "") in stated
+    missing = [place for code, place in stated if code == "artifact-missing"]
     assert missing == ["phases[0].tasks[0].artifacts[1]"]
 
 
@@ -644,8 +644,8 @@ def test_log_too_long_to_be_read_is_no_fault(stay: Forestay, project: Path) -> N
     log.write_bytes(line * (discover.MAX_BYTES // len(line) + 1))
     for path in (project, log):
         (report,) = stay.files.check(str(path))
-        (told,) = [each for each in report.findings if each.file == str(log)]
-        assert (told.code, told.severity) == ("long-log", "info") and report.ok
+        (reported,) = [each for each in report.findings if each.file == str(log)]
+        assert (reported.code, reported.severity) == ("long-log", "info") and report.ok
 
 
 @pytest.mark.parametrize("kind", ["craft", "orchestrator", "ai-session"])
@@ -741,6 +741,6 @@ def test_unusable_backup_is_reported(project: Path, stay: Forestay, harm: str) -
     backup.unlink()
     BACKUPS[harm][0](backup, state.read_bytes())
     (report,) = stay.files.check(str(state.parent))
-    (told,) = [finding for finding in report.findings if finding.code == "bad-backup"]
-    assert (told.file, told.severity, report.ok) == (str(backup), "warning", before.ok)
-    assert "the backup cannot be used" in told.what and report.findings[:-1] == before.findings
+    (reported,) = [finding for finding in report.findings if finding.code == "bad-backup"]
+    assert (reported.file, reported.severity, report.ok) == (str(backup), "warning", before.ok)
+    assert "the backup cannot be used" in reported.what and report.findings[:-1] == before.findings

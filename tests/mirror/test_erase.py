@@ -176,8 +176,8 @@ def test_forgotten_text_does_not_return_after_a_crash_during_forgetting(
     project.session.note("now the file has to be begun anew")
     took_out = erase._remove_text
 
-    def die(*told: Any) -> bool:
-        assert took_out(*told) and not project.place.exists()
+    def die(*reported: Any) -> bool:
+        assert took_out(*reported) and not project.place.exists()
         raise KeyboardInterrupt
 
     monkeypatch.setattr(erase, "_remove_text", die)

@@ -127,8 +127,8 @@ def test_line_of_a_command_names_the_active_task_and_is_recognized(make: Make) -
     project.session.tasks.start("t1")
     project.session.record.command("during")
     project.session.record.command("for another", task="t9")
-    told = [json.loads(line) for line in log.read_text().splitlines()]
-    tasks = {line["command"]: line["task_id"] for line in told if "event" not in line}
+    reported = [json.loads(line) for line in log.read_text().splitlines()]
+    tasks = {line["command"]: line["task_id"] for line in reported if "event" not in line}
     assert tasks == {"before": None, "during": "t1", "for another": "t9"}
     # Whoever changes another file has the whole log read again: nothing of it is doubled.
     project.edit(lambda v: v["current_state"].update(mine=1), project.ai("state.yaml"))
@@ -490,9 +490,13 @@ def test_lines_before_a_task_started_do_not_name_it(make: Make) -> None:
     project.again().record.command("before")
     project.session.tasks.start("t1")
     project.session.pause()
-    told = [json.loads(line) for line in log.read_text().splitlines()]
-    assert [line["command"] for line in told[1:]] == ["before", "step.started", "session.paused"]
-    assert [line["task_id"] for line in told[1:]] == [None, None, "t1"]
+    reported = [json.loads(line) for line in log.read_text().splitlines()]
+    assert [line["command"] for line in reported[1:]] == [
+        "before",
+        "step.started",
+        "session.paused",
+    ]
+    assert [line["task_id"] for line in reported[1:]] == [None, None, "t1"]
 
 
 def test_adopted_events_add_no_line_to_the_log_they_came_from(make: Make) -> None:

@@ -176,8 +176,8 @@ def test_read_only_lock_file_can_be_locked(open_folder: Path) -> None:
         assert _is_healed(project) and project.notices == []
         project.ai(".state.lock").chmod(0)
         project.session.resume()
-        told = f"{project.ai('.state.lock')} may not be read, and cannot be locked"
-        assert project.suspended == told and "paused" in _texts(place)
+        reported = f"{project.ai('.state.lock')} may not be read, and cannot be locked"
+        assert project.suspended == reported and "paused" in _texts(place)
         project.ai(".state.lock").chmod(0o644)
         project.session.note("it goes on")
         assert "paused" not in _texts(place) and not project.suspended

@@ -85,8 +85,8 @@ def test_required_key_is_restored_and_reported_once(make: Make, path: str, how: 
     project.again().note("two")
     now = without_id(project.read())
     assert {**now, "updated_at": ""} == {**before, "updated_at": ""} and list(now) == list(before)
-    told = [body for body in project.edits() if f"{path} was removed" in str(body)]
-    assert len(told) == len(project.edits()) == 1 and codes(project) == []
+    reported = [body for body in project.edits() if f"{path} was removed" in str(body)]
+    assert len(reported) == len(project.edits()) == 1 and codes(project) == []
 
 
 def test_removed_optional_key_stays_removed(make: Make) -> None:
@@ -247,12 +247,12 @@ def test_later_verdict_of_another_program_is_not_a_dispute(
         else:
             ours(project, verb)
     project.edit(judged(way[-1], knows_times=knows_times))
-    said = project.read()
+    stated = project.read()
     project.session.note("seen")
     now = project.read()
     for key in ("current_phase", "completed_phases", "phase_artifacts"):
-        assert now[key] == said[key]
-    assert project.session.status().as_json()["phase"]["completed"] == said["completed_phases"]
+        assert now[key] == stated[key]
+    assert project.session.status().as_json()["phase"]["completed"] == stated["completed_phases"]
     assert project.disputes() == []
 
 

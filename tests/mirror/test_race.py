@@ -191,7 +191,7 @@ def test_unknown_key_survives_an_editor_at_any_step(
 
 # -- in place ----------------------------------------------------------------------------------
 
-told = pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells who writes a file")
+reported = pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells who writes a file")
 
 SECOND = """\
       - task_id: second
@@ -204,7 +204,7 @@ SECOND = """\
 """
 
 
-@told
+@reported
 def test_half_written_plan_is_not_absorbed(make: Make) -> None:
     project = make(AI_SESSION)
     project.session.tasks.add("First task")
@@ -234,7 +234,7 @@ class Finishing(Ticking):
             self.others.pop()()
 
 
-@told
+@reported
 def test_write_to_a_file_that_was_open_during_the_exchange_is_recorded(make: Make) -> None:
     project = make("craft")
     project.clock = clock = Finishing()
@@ -253,7 +253,7 @@ def test_write_to_a_file_that_was_open_during_the_exchange_is_recorded(make: Mak
     assert sorted(project.titles()) == ["Ours", "Theirs"] and leftovers(project.folder) == []
 
 
-@told
+@reported
 def test_file_that_stays_open_in_another_program_is_reported(make: Make) -> None:
     project = make("craft")
     with project.place.open("r+") as file:

@@ -497,8 +497,8 @@ def test_missing_index_is_restored_with_the_sessions_of_others(
     (project / INDEX).unlink()
     stay.doctor(fix=True)
     listed = yaml.safe_load((project / INDEX).read_text())["active_features"]
-    told = {entry["feature_id"][: -len("-2026-01-01")]: entry["status"] for entry in listed}
-    assert told == {"login-1": "active", "login-2": "active", "other": "completed"}
+    reported = {entry["feature_id"][: -len("-2026-01-01")]: entry["status"] for entry in listed}
+    assert reported == {"login-1": "active", "login-2": "active", "other": "completed"}
 
 
 def test_index_repaired_for_one_session_is_not_renamed_for_the_next(
@@ -891,9 +891,9 @@ def test_unneeded_choice_is_reported(stay: Forestay, project: Path) -> None:
     fill(project, kinds=["orchestrator"])
     path = project / ORCHESTRATOR
     path.write_bytes(b"{")
-    with pytest.raises(InvalidInput, match="1 is not a choice") as told:
+    with pytest.raises(InvalidInput, match="1 is not a choice") as reported:
         stay.files.recover(str(path), fix=True, choose="1")
-    assert told.value.why == "they are fresh, history, manual"
+    assert reported.value.why == "they are fresh, history, manual"
     assert path.read_bytes() == b"{" and aside(path) == []
 
 
@@ -950,8 +950,10 @@ def test_doctor_reports_damaged_files_of_other_programs(stay: Forestay, project:
     torn = main_file(session, "craft").parent / "78aa125f-1942-44a3-ac4b-74554722700a.json"
     torn.write_bytes(TORN)
     before = snapshot(project)
-    (told,) = (each for each in stay.doctor(fix=True).left if each.code == "file-damaged")
-    assert (told.severity, told.file) == ("warning", str(torn)) and str(torn) in told.fix
+    (reported,) = (each for each in stay.doctor(fix=True).left if each.code == "file-damaged")
+    assert (reported.severity, reported.file) == ("warning", str(torn)) and str(
+        torn
+    ) in reported.fix
     assert snapshot(project) == before
 
 
@@ -968,8 +970,10 @@ def test_doctor_reports_unreadable_essays_that_are_not_adopted(
     (lost / "stage-1-thesis.md").write_text("Cats.")
     state = lost / "session-state.yaml"
     state.write_bytes(TORN) if harm == "torn" else state.unlink()
-    (told,) = (each for each in stay.doctor().left if each.code == "file-damaged")
-    assert (told.severity, told.file) == ("warning", str(state)) and str(state) in told.fix
+    (reported,) = (each for each in stay.doctor().left if each.code == "file-damaged")
+    assert (reported.severity, reported.file) == ("warning", str(state)) and str(
+        state
+    ) in reported.fix
     stay.files.recover(str(state), fix=True)
     assert not [each for each in stay.doctor().left if each.code == "file-damaged"]
 
@@ -981,11 +985,11 @@ def test_doctor_reports_faulty_files_in_the_words_of_check(stay: Forestay, proje
     log.write_text(log.read_text() + '{"torn\n')
     bound = {one.layout: one.bound for one in stay.files.adopt()}
     assert bound == {"orchestrator": False, "ai-session": True}
-    told = {each.file: each for each in stay.doctor().left if each.code == "file-faulty"}
-    assert sorted(told) == sorted([str(current), str(project / STATE)])
-    assert told[str(current)].fix == f"forestay files check {current}"
-    assert told[str(current)].why == "orchestrator-session.json: schema_version is missing"
-    assert "history.jsonl: invalid JSON" in told[str(project / STATE)].why
+    reported = {each.file: each for each in stay.doctor().left if each.code == "file-faulty"}
+    assert sorted(reported) == sorted([str(current), str(project / STATE)])
+    assert reported[str(current)].fix == f"forestay files check {current}"
+    assert reported[str(current)].why == "orchestrator-session.json: schema_version is missing"
+    assert "history.jsonl: invalid JSON" in reported[str(project / STATE)].why
 
 
 def test_many_faulty_files_in_one_place_are_reported_in_one_line(
@@ -999,8 +1003,8 @@ def test_many_faulty_files_in_one_place_are_reported_in_one_line(
         path.with_name(f"{id}.json").write_text(text.replace(path.stem, id))
     path.unlink()
     path.with_name("index.json").write_text('{"sessions": []}')
-    (told,) = (each for each in stay.doctor().left if each.code == "file-faulty")
-    assert told.what == f"3 sessions in {path.parent} do not meet their specification"
+    (reported,) = (each for each in stay.doctor().left if each.code == "file-faulty")
+    assert reported.what == f"3 sessions in {path.parent} do not meet their specification"
 
 
 @pytest.mark.parametrize("most", [1, 2])

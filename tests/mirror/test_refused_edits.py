@@ -31,9 +31,9 @@ def test_session_with_an_impossible_edit_can_be_read(make: Make, edit: Any, over
     assert session.brief() and project.home.list()
     session.note("still here")
     assert project.place.read_bytes() == data, "what was not recorded stays"
-    (told,) = {notice for notice in project.notices if "not up to date" in notice}
-    assert f"the edit of {project.place.name} cannot be recorded" in told
-    assert not over or "it is aborted" in told
+    (reported,) = {notice for notice in project.notices if "not up to date" in notice}
+    assert f"the edit of {project.place.name} cannot be recorded" in reported
+    assert not over or "it is aborted" in reported
 
 
 def test_many_tasks_in_one_edit_are_absorbed_at_once(make: Make) -> None:
@@ -58,8 +58,8 @@ def test_edit_of_a_completed_task_is_reported(make: Make, task: str | None, take
     state = project.ai("state.yaml")
     project.edit(lambda value: value["current_state"].update(active_task=task), state)
     project.session.note("next")
-    told = [line for line in project.notices if f"not recorded: position: {task}" in line]
-    assert bool(told) is not taken
+    reported = [line for line in project.notices if f"not recorded: position: {task}" in line]
+    assert bool(reported) is not taken
     assert project.read(state)["current_state"]["active_task"] == (task if taken else "t1")
 
 

@@ -125,8 +125,8 @@ def test_copy_from_before_an_edit_of_others_does_not_undo_that_edit(make: Make, 
 
 def failed(doc: Any, at: str, noted: str) -> None:
     doc["agents"][0].update(status="failure", completed=at)
-    told = {"message": "no network", "category": "transient", "agent": "code-1"}
-    doc["errors"].append(told | {"timestamp": noted})
+    reported = {"message": "no network", "category": "transient", "agent": "code-1"}
+    doc["errors"].append(reported | {"timestamp": noted})
 
 
 @pytest.mark.req("S4-36")

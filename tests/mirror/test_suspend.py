@@ -61,8 +61,8 @@ def test_truncated_rendering_is_not_an_edit(make: Make, name: str, end: bytes) -
     project.session.note("goes on")
     assert path.read_bytes() == data + end and len(project.edits()) == count
     known = f"after {len(data + end)} of {len(before)} bytes"
-    told = "before `model_in_use`" if end.endswith(b"t1") else known
-    assert f"cannot be used: it breaks off {told}" in project.suspended
+    reported = "before `model_in_use`" if end.endswith(b"t1") else known
+    assert f"cannot be used: it breaks off {reported}" in project.suspended
     (case,) = recover.cases(project.home.context)
     recover.fix(project.home.context, case)
     assert path.read_bytes().endswith(b"mine: kept\n") and project.suspended == ""
@@ -298,12 +298,12 @@ def test_missing_file_is_created_again(make: Make, name: str) -> None:
     project.session.tasks.add("First", id="t1")
     project.session.record.command("pytest")
     path = project.ai(name)
-    said = path.read_text()
+    stated = path.read_text()
     path.unlink()
     project.session.note("go on")
     assert path.exists() and project.edits() == [] and project.suspended == ""
     if name == "history.jsonl":
-        assert set(said.splitlines()) < set(path.read_text().splitlines())
+        assert set(stated.splitlines()) < set(path.read_text().splitlines())
     assert project.ai("history.jsonl").read_text().count("pytest") == 1
 
 
@@ -337,9 +337,9 @@ def test_lock_that_is_no_file_is_reported_until_fixed(
     make_it(lock)
     before = everything(project.folder / ".ai-session")
     project.session.note("goes on")
-    told = f"{lock} is not a file, and cannot be locked"
-    assert project.suspended == told and any(told in said for said in project.notices)
-    assert [a.why for a in project.home.doctor().left if a.code == "layout-suspended"] == [told]
+    reported = f"{lock} is not a file, and cannot be locked"
+    assert project.suspended == reported and any(reported in stated for stated in project.notices)
+    assert [a.why for a in project.home.doctor().left if a.code == "layout-suspended"] == [reported]
     assert everything(project.folder / ".ai-session") == before
     lock.unlink() if lock.is_symlink() else lock.rmdir()
     assert project.suspended == ""
@@ -352,10 +352,10 @@ def test_read_only_folder_is_reported_while_its_files_are_outdated(
 ) -> None:
     project = make("craft")
     folder = str(project.place.parent)
-    told = f"{folder} may not be written to"
-    monkeypatch.setattr(files, "why_not_writable", {folder: told}.__getitem__)
+    reported = f"{folder} may not be written to"
+    monkeypatch.setattr(files, "why_not_writable", {folder: reported}.__getitem__)
     assert project.suspended == ""
     with files.locked(folder):
         monkeypatch.setattr("forestay.mirror.mirror._LOCK_SECONDS", 0.0)
         project.session.note("goes on")
-    assert project.suspended == told
+    assert project.suspended == reported

@@ -107,10 +107,10 @@ FIVE = ("ai-session", "praxis", "craft", "essay", "orchestrator")
 def test_sessions_started_at_the_same_time_all_have_files(
     folder: Path, seen: Callable[..., Forestay], formats: tuple[str, ...]
 ) -> None:
-    said = together(folder, starts(*formats))
+    stated = together(folder, starts(*formats))
     home = seen()
-    assert Counter(said) == Counter(f"did {line.session}" for line in home.list())
-    assert len(said) == MANY
+    assert Counter(stated) == Counter(f"did {line.session}" for line in home.list())
+    assert len(stated) == MANY
     bound = [home.session(line.session).files.list() for line in home.list()]
     assert all(sorted(b.layout for b in each) == sorted(formats) for each in bound)
     assert all(has_its_file(binding) and not binding.suspended for e in bound for binding in e)
@@ -125,11 +125,11 @@ NAMED = [f"craft:{UUID}", ESSAY, f"orchestrator:{DAY_ID}"]
 def test_one_of_several_starts_with_the_same_id_succeeds_and_the_others_leave_nothing(
     folder: Path, seen: Callable[..., Forestay], format_id: str
 ) -> None:
-    said = together(folder, starts("praxis", format_id))
+    stated = together(folder, starts("praxis", format_id))
     home = seen()
     (begun,) = home.list()
-    told = Counter(line.split()[0] for line in said)
-    assert told == {"did": 1, "refused": MANY - 1} and f"did {begun.session}" in said
+    reported = Counter(line.split()[0] for line in stated)
+    assert reported == {"did": 1, "refused": MANY - 1} and f"did {begun.session}" in stated
     assert len(list(folder.glob(".praxis-os/.cache/state/*"))) == 1
 
 
@@ -137,11 +137,11 @@ def test_one_of_two_homes_gets_the_only_place_and_the_other_records_nothing(
     folder: Path, seen: Callable[..., Forestay]
 ) -> None:
     both = [*starts("orchestrator", home="one"), *starts("orchestrator", home="other")]
-    said = together(folder, both)
+    stated = together(folder, both)
     had = {home: seen(home).list() for home in ("one", "other")}
     assert sorted(map(len, had.values())) == [0, MANY]
-    assert Counter(line.split()[0] for line in said) == {"did": MANY, "refused": MANY}
-    assert all("already exists" in line for line in said if line.startswith("refused"))
+    assert Counter(line.split()[0] for line in stated) == {"did": MANY, "refused": MANY}
+    assert all("already exists" in line for line in stated if line.startswith("refused"))
 
 
 def test_sessions_bound_to_the_only_place_at_the_same_time_all_have_a_file(
@@ -150,8 +150,8 @@ def test_sessions_bound_to_the_only_place_at_the_same_time_all_have_a_file(
     home = seen()
     ids = [home.start(f"goal {number}").id for number in range(MANY)]
     act = "lambda home: home.session('{}').files.bind('orchestrator').session"
-    said = together(folder, [("home", act.format(id)) for id in ids])
-    assert said == [f"did {id}" for id in ids]
+    stated = together(folder, [("home", act.format(id)) for id in ids])
+    assert stated == [f"did {id}" for id in ids]
     bound = [binding for id in ids for binding in home.session(id).files.list()]
     assert len(bound) == MANY and all(map(has_its_file, bound))
 
@@ -163,8 +163,8 @@ def test_concurrent_starts_lose_no_session_of_another_program(
     (folder / ".claude").mkdir()
     (folder / ".claude/orchestrator-session.json").write_text(json.dumps(theirs))
     act = "lambda home: home.files.orchestrator.new('Add login page')[0].id"
-    said = together(folder, [("home", act)] * MANY)
-    assert all(line.startswith("did ") for line in said)
+    stated = together(folder, [("home", act)] * MANY)
+    assert all(line.startswith("did ") for line in stated)
     kept = folder / f".claude/orchestrator-history/{DAY_ID}.json"
     assert json.loads(kept.read_text()) == theirs
     bound = [b for line in seen().list() for b in seen().session(line.session).files.list()]
@@ -219,12 +219,12 @@ def test_place_bound_to_another_session_since_is_reported_once(
         killed.setattr("forestay.plans.pending_file_ops.finish", lambda home, session: None)
         begun = seen().start("Add login page", formats=[f"craft:{UUID}"]).id
     other = seen().start("another", formats=[f"craft:{UUID}"])
-    told: list[str] = []
+    reported: list[str] = []
     for _ in range(2):
         path, cwd = str(folder.parent / "home"), str(folder)
-        with forestay.open(path, cwd=cwd, trust_env=False, on_notice=told.append) as home:
+        with forestay.open(path, cwd=cwd, trust_env=False, on_notice=reported.append) as home:
             home.session(begun).note("go on")
-    (line,) = (line for line in told if "without craft" in line)
+    (line,) = (line for line in reported if "without craft" in line)
     assert other.id in line and seen().session(begun).files.list() == []
 
 

@@ -134,8 +134,8 @@ def test_own_entry_is_restored_to_an_index_that_lists_only_another_session(
     edits = project.edits()
     assert project.again().status().status == "active"
     project.again().note("one")
-    told = project.session.status()
-    assert (told.status, told.attention) == ("active", [])
+    reported = project.session.status()
+    assert (reported.status, reported.attention) == ("active", [])
     assert project.edits() == edits and not project.notices
     other, own = project.read(project.index)["active_features"]
     assert (other["status"], own["feature_id"], own["status"]) == (status, ID, "active")
@@ -151,9 +151,9 @@ def test_removed_files_are_restored_and_reported(make: Make, left: int) -> None:
     project.edit(lambda value: value["files_modified"].__delitem__(slice(left, None)))
     project.session.note("two")
     assert sorted(each["path"] for each in project.read()["files_modified"]) == ["a.py", "b.py"]
-    (told,) = project.edits()
-    assert ("files: a.py was removed" in str(told)) == (left == 0)
-    assert "files: b.py was removed" in str(told) and "'path'" not in str(told)
+    (reported,) = project.edits()
+    assert ("files: a.py was removed" in str(reported)) == (left == 0)
+    assert "files: b.py was removed" in str(reported) and "'path'" not in str(reported)
 
 
 @pytest.mark.parametrize("format_id", ["craft", "orchestrator"])

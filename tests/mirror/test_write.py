@@ -312,11 +312,13 @@ def test_lock_of_a_dead_process_is_reported_at_once_and_not_removed(make: Make) 
     project = make(AI_SESSION)
     lock, before = project.ai(".state.lock"), project.ai("state.yaml").read_bytes()
     subprocess.run(["sh", "-c", 'echo $$ > "$0"', str(lock)], check=True)
-    began, said = time.monotonic(), lock.read_text()
+    began, stated = time.monotonic(), lock.read_text()
     project.session.note("kept")
-    assert time.monotonic() - began < 3 and lock.read_text() == said
-    told = f"{lock} is the lock of process {said.strip()}, which is not running here: delete it"
-    assert project.suspended == told and told in " ".join(project.notices)
+    assert time.monotonic() - began < 3 and lock.read_text() == stated
+    reported = (
+        f"{lock} is the lock of process {stated.strip()}, which is not running here: delete it"
+    )
+    assert project.suspended == reported and reported in " ".join(project.notices)
     assert project.ai("state.yaml").read_bytes() == before
     lock.unlink()
     project.session.note("on")
@@ -324,26 +326,26 @@ def test_lock_of_a_dead_process_is_reported_at_once_and_not_removed(make: Make) 
 
 
 @pytest.mark.req("S0-65", "X0-5")
-@pytest.mark.parametrize("said", [f"{os.getpid()}\n", "host-7:4711\n"], ids=["a number", "words"])
-def test_old_lock_is_reported_at_once_and_not_removed(make: Make, said: str) -> None:
+@pytest.mark.parametrize("stated", [f"{os.getpid()}\n", "host-7:4711\n"], ids=["a number", "words"])
+def test_old_lock_is_reported_at_once_and_not_removed(make: Make, stated: str) -> None:
     """After a crash another process may have the number of the one that made it."""
     project = make(AI_SESSION)
     lock, before = project.ai(".state.lock"), project.ai("state.yaml").read_bytes()
-    lock.write_text(said)
+    lock.write_text(stated)
     os.utime(lock, (time.time() - 7200,) * 2)
     began = time.monotonic()
     project.session.note("kept")
-    assert time.monotonic() - began < 3 and lock.read_text() == said
+    assert time.monotonic() - began < 3 and lock.read_text() == stated
     assert project.suspended.startswith(f"{lock} is a lock older than an hour: delete it")
     assert project.ai("state.yaml").read_bytes() == before
 
 
 @pytest.mark.req("S0-65")
-@pytest.mark.parametrize("said", ["forestay 4194303\n", "forestay 1", "fore"])
-def test_lock_of_a_dead_process_of_ours_is_removed(make: Make, said: str) -> None:
+@pytest.mark.parametrize("stated", ["forestay 4194303\n", "forestay 1", "fore"])
+def test_lock_of_a_dead_process_of_ours_is_removed(make: Make, stated: str) -> None:
     project = make(AI_SESSION)
     lock = project.ai(".state.lock")
-    lock.write_text(said)
+    lock.write_text(stated)
     project.session.tasks.add("First", id="t1")
     assert project.notices == [] and not lock.exists()
     assert "t1" in project.ai("implementation-plan.yaml").read_text()
@@ -601,14 +603,14 @@ def test_retracted_event_is_removed_from_files_until_it_is_recorded_again(make: 
         session.record.error("Disk is full"),
         session.record.file(str(project.folder / "gone.py"), action="deleted"),
     ]
-    said = ("Use a queue", "Disk is full", "gone.py")
+    stated = ("Use a queue", "Disk is full", "gone.py")
     before = [place.read_text() for place in (craft, orchestrator, praxis)]
-    assert all(any(word in text for text in before) for word in said)
+    assert all(any(word in text for text in before) for word in stated)
     for event in events:
         session = project.again()
         session.undo(event.id)
     for place in (craft, orchestrator, praxis):
-        assert not any(word in place.read_text() for word in said)
+        assert not any(word in place.read_text() for word in stated)
     assert project.read(orchestrator)["errors"] == ["Theirs"]
     assert project.read(orchestrator)["files_modified"] == ["theirs.py"]
     assert project.read(praxis)["lifecycle"]["last_error"] == "Theirs"
@@ -616,7 +618,7 @@ def test_retracted_event_is_removed_from_files_until_it_is_recorded_again(make: 
         if event.kind == "event.retracted":
             session.undo(event.id)
     for place, text in zip((craft, orchestrator, praxis), before, strict=True):
-        assert all(word in place.read_text() for word in said if word in text)
+        assert all(word in place.read_text() for word in stated if word in text)
 
 
 @pytest.mark.req("S3-146")

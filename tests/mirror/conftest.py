@@ -29,7 +29,7 @@ def make(tmp_path: Path) -> Iterator[Make]:
 
 @pytest.fixture
 def tries(monkeypatch: pytest.MonkeyPatch) -> list[object]:
-    """What was compared to find out which part of an edit says something."""
+    """Return a list of the comparisons that edits cause."""
     found: list[object] = []
     between = three_way._between
 

@@ -87,7 +87,7 @@ class Program:
 
 
 def native(format_id: str, doc: Doc) -> Doc:
-    """What a document says, without what nobody but we wrote and what is left empty."""
+    """Return the content of a document without our own keys and without empty values."""
     if format_id == "praxis":
         return phases(doc)
     drop = ("updated_at", "updated", "forestay", "teleportation", "metadata", "device")

@@ -1,4 +1,4 @@
-"""A project with a session whose files are kept in layouts, and the ways others write to them."""
+"""A project with a session that has files, and the ways in which other programs edit them."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ AI_SESSION = f"ai-session:{ID}"
 
 
 class Ticking(Clock):
-    """A second passes with every look at it, so that every event leaves its mark in the files."""
+    """A clock that advances a second at every reading, so that every event changes the files."""
 
     def __init__(self) -> None:
         self._now = 1_800_000_000_000
@@ -43,7 +43,7 @@ class Ticking(Clock):
 
 
 class Project:
-    """A folder, a home beside it, and one session that is bound to layouts."""
+    """A folder, a home next to it, and one session that is bound to formats."""
 
     def __init__(
         self,
@@ -129,7 +129,7 @@ class Project:
         return [event for event in found if event.head.actor.startswith(actor)]
 
     def edits(self) -> list[Body]:
-        """What was taken up from files."""
+        """Return the events that were absorbed from files."""
         return [event.body for event in self.events("file:")]
 
     def kinds(self, actor: str = "file:") -> list[str]:
@@ -151,7 +151,7 @@ def swap_in(path: Path, data: bytes) -> None:
 
 
 def around_exchanges(patch: pytest.MonkeyPatch, turn: Callable[[], None]) -> None:
-    """Have somebody's turn come right before and right after each exchange of ours."""
+    """Call a function right before and right after each of our exchanges."""
     real = swap_file._swap
 
     def swap(aside: str, path: str) -> bool:
@@ -182,13 +182,13 @@ def leftovers(folder: Path) -> list[str]:
 
 
 def ran(log: Path) -> list[str]:
-    """The commands that a log tells of."""
+    """Return the commands in a log."""
     lines = map(json.loads, log.read_text().splitlines())
     return [line["command"] for line in lines if "event" not in line]
 
 
 def recorded(log: Path) -> list[str]:
-    """The updates that a log tells of."""
+    """Return the updates in a log."""
     lines = map(json.loads, log.read_text().splitlines())
     return [line["event"] for line in lines if "event" in line]
 

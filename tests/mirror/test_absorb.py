@@ -171,10 +171,12 @@ def test_rewound_file_is_no_edit_and_is_written_again(make: Make, format_id: str
 def test_edit_of_a_restored_file_that_needs_no_write_is_recorded(
     make: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It is left as it is, and another process must not take it for none of ours."""
+    """The file is not written, and another process must still recognize it as our rendering."""
     project = make("essay")
     now = project.clock.now()
-    monkeypatch.setattr(Ticking, "now", lambda clock: now)  # an essay says when something happened
+    monkeypatch.setattr(
+        Ticking, "now", lambda clock: now
+    )  # an essay contains the time of the last event
     project.session.note("one")
     old = project.place.read_bytes()
     project.edit(lambda value: value.update(x_hers=1))
@@ -207,7 +209,7 @@ def test_stale_copy_with_a_resume_in_the_same_second_ends_no_pause(
 
 
 def said_by(found: dict[str, tuple[bytes, int, int]]) -> dict[str, list[str]]:
-    """What files say apart from the time of the last change, and that there was one."""
+    """Return the content of files without the time of the last change and marks of an edit."""
     moving = ("updated", "last_active", "last_updated", "# forestay: ", '"id": "')
     return {
         name: [line for line in data.decode().splitlines() if not any(m in line for m in moving)]
@@ -337,7 +339,7 @@ def test_edit_without_an_event_is_reported_and_stays_in_the_file(make: Make, sta
     project = make(format_id)
     project.session.decide("Use JWT")
     project.session.agents.start("code-1")
-    for n in range(20):  # until no rendering is left that looks like the edited one
+    for n in range(20):  # until no stored rendering is similar to the edited one
         project.session.tasks.add(f"Task {n}")
     project.edit(change)
     project.session.tasks.add("Ours")
@@ -461,7 +463,7 @@ def test_agent_that_failed_again_has_the_new_error(make: Make) -> None:
 def test_restarted_agent_with_its_former_result_has_ended(
     make: Make, format_id: str, over: str
 ) -> None:
-    """What the file says then is nearer to what it said at the first end than to the last."""
+    """The file is then more similar to the rendering of the first end than to the last one."""
     project = make(format_id)
     running = "running" if format_id == "craft" else "in_progress"
     project.session.agents.start("code-1", type="code")
@@ -473,7 +475,7 @@ def test_restarted_agent_with_its_former_result_has_ended(
 
 
 def test_newest_of_equally_similar_renderings_is_the_base(make: Make) -> None:
-    """The end that is told anew is as far from the last one as from the run before it."""
+    """The repeated end differs from the last rendering as much as from that of the earlier run."""
     project = make("orchestrator")
     project.session.agents.start("code-1", type="code")
     results = iter(["one", "two", "three"])
@@ -922,7 +924,7 @@ def left(project: Project) -> list[str]:
 
 
 def replaced(format_id: str, what: str) -> Callable[[Any], None]:
-    """An edit that takes the first decision out and adds another one of the same time."""
+    """Remove the first decision and add another one with the same time."""
 
     def act(value: Any) -> None:
         gone = value["decisions_made"].pop(0)
@@ -937,7 +939,7 @@ def replaced(format_id: str, what: str) -> Callable[[Any], None]:
 def test_decision_reworded_in_one_file_is_reworded_in_the_other(
     make: Make, format_id: str, chosen: str
 ) -> None:
-    """One of them keeps whole seconds."""
+    """One of the formats has whole seconds."""
     project = make("orchestrator", "craft")
     assert isinstance(project.clock, Ticking)
     project.clock.turn(345)
@@ -1230,7 +1232,7 @@ def test_text_that_the_journal_cleans_stays_in_every_place_of_the_file(
 
     project.edit(everywhere)
     project.session.note("one")
-    project.session.note("two")  # of what this process wrote, it looks at what changed
+    project.session.note("two")  # the process compares only what changed since its own write
     project.session.decide("Ours")
     project.again().tasks.add("Ours")
     now = project.read()

@@ -75,7 +75,7 @@ def test_all_five_formats_are_found_adopted_and_bound_without_a_change(
 
 
 def elsewhere(stay: Forestay, project: Path) -> Forestay:
-    """A home on another device, to which the sessions and a copy of the project were taken."""
+    """Return a home on another device with the sessions and a copy of the project."""
     other = shutil.copytree(project, project.with_name("taken"))
     there = forestay.open(str(project.with_name("there")), cwd=str(other), trust_env=False)
     for row in stay.list():
@@ -1043,7 +1043,7 @@ def test_index_alone_is_no_session(stay: Forestay, project: Path) -> None:
             stay.files.convert(str(project / INDEX), "craft")
 
 
-# -- what the journal says after adopting is what the files say -----------------------------------
+# -- the journal states what the files state -----------------------------------------------------
 
 BEGAN, ENDED = "2026-02-14T14:30:15.000Z", "2026-02-14T14:31:15.000Z"
 MADE = {"files_created": ["a.py"], "files_modified": ["b.py"], "files_deleted": ["c.py"]}
@@ -1232,7 +1232,7 @@ def test_plan_with_ambiguous_ids_loses_nothing(
 def adopted_and_written(
     stay: Forestay, path: Path, change: Callable[[dict[str, Any]], object]
 ) -> tuple[dict[str, Any], dict[str, Any]]:
-    """What a changed file said before it was adopted, and what it says after the next event."""
+    """Return the value of a changed file before adoption and after the next event."""
     before = edited(path, change)
     (one,) = stay.files.adopt()
     stay.session(one.session).note("next")
@@ -1273,7 +1273,7 @@ def test_copy_found_first_does_not_make_the_bound_file_a_rival(
 
 
 def moved_essay(stay: Forestay, tmp_path: Path) -> tuple[Any, Path]:
-    """An essay of ours with a thesis, whose folder somebody moved; the session, and where to."""
+    """Return the session of an essay with a thesis whose folder was moved, and the new folder."""
     session = stay.start("Why software slows", workflow="essay", formats=["essay"])
     (binding,) = session.files.list()
     Path(binding.root, "stage-1-thesis.md").write_text("# Thesis\n\nNobody measures it.\n")
@@ -1353,7 +1353,7 @@ def test_files_whose_folder_is_still_there_were_not_moved(stay: Forestay, tmp_pa
     stated: list[str] = []
     stay.context.on_notice = stated.append
     session, new = moved_essay(stay, tmp_path)
-    session.pause()  # writes the file anew where it was
+    session.pause()  # writes the file again in its old place
     assert any("if it was moved" in line for line in stated)
     (one,) = stay.files.adopt(str(new))
     assert (one.outcome, one.session) == ("rival", "")

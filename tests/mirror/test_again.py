@@ -44,7 +44,7 @@ def test_long_running_process_writes_the_same_files_as_a_new_one(make: Make) -> 
     for number, act in enumerate(list(ACTS.values()) * 3):
         act(project.session, number)
         before = bytes_of(project)
-        # Without what it remembers, and told to write: nothing is left to be done.
+        # A forced write without any cache changes nothing.
         project.again()
         mirror_of(project.home.context).write(project.session.id, force=True)
         assert bytes_of(project) == before
@@ -75,7 +75,7 @@ def comparable(project: Project) -> dict[str, str]:
 
 
 def is_dated(line: str) -> bool:
-    """Return whether a line has a time, an id or a digest: clocks tick with every look at them."""
+    """Return whether a line has a time, an id or a digest, which differ between runs."""
     signs = ("202", "duration", "2027-", "session_id", "# forestay: ", '"id": "')
     return any(sign in line for sign in signs)
 

@@ -184,13 +184,13 @@ def test_next_command_finishes_an_interrupted_archiving(
     assert project.suspended == "" and project.edits() == []
 
 
-# -- another program begins a session ----------------------------------------------------------
+# -- another program starts a session ----------------------------------------------------------
 
 THEIRS = "2026-01-31-theirs"
 
 
 def begin_theirs(project: Project) -> bytes:
-    """Another program writes a session of its own over the current one; returns its file."""
+    """Write a session of another program over the current one; return its file."""
 
     def change(value: dict[str, Any]) -> None:
         value |= {"session_id": THEIRS, "goal": "Theirs", "status": "in_progress"}
@@ -526,7 +526,7 @@ def test_new_file_of_an_ended_session_is_reported_with_the_command_to_reopen_it(
     assert project.place == current(project) and project.titles() == ["Theirs"]
 
 
-# -- put away by programs of the ai-session layout ---------------------------------------------
+# -- archived by programs of the ai-session format ---------------------------------------------
 
 
 @pytest.mark.req("S0-63", "X0-7")

@@ -1,17 +1,17 @@
-"""Bad input in files that are kept up to date: in all five layouts at once, and nothing is lost.
+"""Bad input in bound files, in all five formats at once: nothing is lost.
 
 What the commands do with such files is shown in `tests/mirror/test_discover.py` (`check`, `adopt`,
-`convert` and `doctor`, each on every layout); here is what keeping them does.
+`convert` and `doctor`, each on every format); these tests are about absorbing and writing.
 
-    object tags, bombs, deep nesting, duplicate keys, NaN,        BAD, here and in test_found
+    object tags, bombs, deep nesting, duplicate keys, NaN,        BAD, here and in test_discover
     numbers, encodings, surrogates, NUL, torn, empty, conflict
-    a folder, a pipe, a link, a gigabyte in the place of a file   ODD here; test_found
-    two sessions claiming one id or one file                      test_owner, test_adopt
+    a folder, a pipe, a link, a gigabyte in the place of a file   ODD here; test_discover
+    two sessions claiming one id or one file                      test_bindings, test_adopt
     two homes on one file                                         here
-    case-only differences                                         here, test_owner, test_found
-    ids that are paths                                            test_owner, test_adopt
-    version 99                                                    here, test_suspend, test_found
-    half-written trees                                            test_write, test_found
+    case-only differences                                         here, test_bindings, test_discover
+    ids that are paths                                            test_bindings, test_adopt
+    version 99                                                    here, test_suspend, test_discover
+    half-written trees                                            test_write, test_discover
     branch switches, a rebase in progress                         here, test_suspend
     a whole stale file written back                               here, test_absorb
 """
@@ -39,7 +39,7 @@ from tests.mirror.test_discover import BAD
 
 KINDS = ("ai-session", "praxis", "craft", "essay", "orchestrator")
 SLOW = 30.0
-"""Seconds of work that one file may cost a command: it tells a hang, not a busy machine."""
+"""Seconds of work that one file may cost a command: it detects a hang, not a busy machine."""
 
 
 class Five:
@@ -68,7 +68,7 @@ class Five:
             swap_in(path, files[kind])
 
     def work(self) -> None:
-        """Some commands, in more than one process; none of them takes long."""
+        """Run some commands, in more than one process; none of them may be slow."""
         session = self.project.session
         for act in (
             lambda: session.tasks.add("Meanwhile"),

@@ -1,4 +1,4 @@
-"""A place has one owner: one session of one home, whichever way its path is spelled."""
+"""A place has one owner: one session of one home, however its path is spelled."""
 
 from __future__ import annotations
 

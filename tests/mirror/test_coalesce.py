@@ -39,7 +39,7 @@ def writes(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 @pytest.fixture
 def project(tmp_path: Path, writes: list[str]) -> Project:
-    """Return a project whose files were written long ago, by a clock that stands still."""
+    """Return a project whose files were written long ago, by a clock that does not advance."""
     project = Project(tmp_path, "orchestrator")
     project.clock = FakeClock(1_800_000_100_000)
     project.again()
@@ -49,7 +49,7 @@ def project(tmp_path: Path, writes: list[str]) -> Project:
 
 
 def file_of(project: Project) -> str:
-    """Return the text of the file; asking the session where it lies would write it."""
+    """Return the text of the file; asking the session for its path would write it."""
     return (project.folder / PLACE).read_text()
 
 

@@ -1,6 +1,6 @@
-"""Finding and checking: by content, told with line and requirement, and safe on any input.
+"""Session files are found by content, faults have line and requirement, any input is safe.
 
-Every bad input goes through check, adopt and convert, in the place of each layout's main file: no
+Every bad input goes through check, adopt and convert, in place of each format's main file: no
 exception but ours, less than a second of work, and not a byte changed outside the home.
 """
 
@@ -526,9 +526,9 @@ def _all_commands(stay: Forestay, path: Path, tmp_path: Path) -> None:
 
 
 def _quick(act: Callable[[], object]) -> None:
-    """Our errors are answers; anything else, or work without an end in sight, is a fault.
+    """Run a command; only our own errors are allowed, and it must end within a bound.
 
-    The bound is above what is needed: it tells a hang, not a slow machine.
+    The bound is above what is needed: it detects a hang, not a slow machine.
     """
     start = time.process_time()
     with suppress(ForestayError):

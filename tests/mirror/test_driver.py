@@ -1,11 +1,10 @@
-"""Whatever others do to the files of a session between our verbs, nothing is lost or doubled.
+"""Random edits of others between our commands lose nothing and duplicate nothing.
 
-A walk (see `driver`) goes on as long as all of this is true after each turn: what somebody put into
-a file arrives in the journal, once, and stays in that file in the words that it has there; every
-file has each task, decision, error, agent and command once, with the word that its status has in
-the layout; nothing that nobody touched has changed; keys that nobody knows stay until their owner
-takes them out; a damaged file is left alone; who only looks writes nothing, and neither does who
-writes again; files pass `check`; the journal is sound.
+After each step of a walk (see `driver`) all of this must hold: an edit of a file is in the journal
+once, and stays in that file as it was written; every file has each task, decision, error, agent and
+command once, with the status word of its format; what was not edited is unchanged; unknown keys
+stay until their owner removes them; a damaged file is left alone; reading writes nothing, and
+writing twice changes nothing; files pass `check`; the journal can be verified.
 """
 
 from __future__ import annotations

@@ -28,7 +28,7 @@ ODD = {
 
 
 class Passing(Ticking):
-    """A few milliseconds pass with every look at it."""
+    """A clock that advances a few milliseconds at every reading."""
 
     def now(self) -> int:
         self._now += 3

@@ -1,4 +1,4 @@
-"""Files and folders that we may not read or write: told while it lasts, healed when it is over."""
+"""Files and folders without permission are reported, and updated once permission is given."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def test_read_only_folder_is_reported_and_updated_later(open_folder: Path) -> No
         project.home.close()
 
 
-# -- what is told ------------------------------------------------------------------------------
+# -- what is reported --------------------------------------------------------------------------
 
 FORMATS = (AI_SESSION, "praxis", "craft", "orchestrator", "essay")
 
@@ -59,7 +59,7 @@ def _kept(base: Path, format_id: str) -> tuple[Project, Path]:
 
 
 def _is_healed(project: Project) -> bool:
-    """Whether the next event brings the files up to it by itself."""
+    """Return whether the next event updates the files."""
     project.session.decide("Use cookies", because="simple")
     project.session.pause()
     return not project.suspended and "paused" in _texts(project.place)
@@ -71,7 +71,7 @@ def _texts(place: Path) -> str:
 
 
 def _told(project: Project) -> list[str]:
-    """What the doctor says of the files; as nobody, the program need not be there to be begun."""
+    """Return what the doctor reports about the files, run as another user."""
     return [
         a.why for a in format_checks.examine(project.home.context) if a.code == "layout-suspended"
     ]

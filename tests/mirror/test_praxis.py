@@ -1,4 +1,4 @@
-"""A praxis file that others write into as well, whatever they know of its form."""
+"""A praxis file that other programs of any generation edit, too."""
 
 from __future__ import annotations
 
@@ -310,7 +310,7 @@ def test_session_reopened_after_its_last_phase_is_not_absorbed_as_completed(
 
 
 def takes_back(phase: int, word: str) -> Callable[[Any], None]:
-    """Another program goes back to a phase, and says nothing of those behind it."""
+    """Return to an earlier phase as another program does, without its later phases."""
 
     def change(doc: Any) -> None:
         doc["checkpoints"].update({str(n): word for n in doc["completed_phases"] if n >= phase})
@@ -450,7 +450,7 @@ def test_lifting_a_pause_after_an_error_resumes_the_session(
 
 
 def test_removing_pause_and_error_by_hand_resumes_the_session(make: Make) -> None:
-    """The file then says what it said before both, at the time of the pause."""
+    """The file then has its content from before both, with the time of the pause."""
     project = in_phases(make)
     before = project.read()["lifecycle"]
     project.session.record.error("no network")
@@ -692,7 +692,7 @@ def test_phase_started_by_a_fast_clock_does_not_end_before_its_start(
 
 
 def passes(project: Project, number: int, at: str) -> None:
-    """What a program does that goes through the phases of a file by itself."""
+    """Pass the phases of a file as another program does."""
 
     def change(doc: Any) -> None:
         doc["phase_timing"][str(number)] = {"started_at": at, "completed_at": at}

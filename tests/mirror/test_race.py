@@ -1,4 +1,4 @@
-"""Others write while we write: every edit is seen, and nobody waits for ever."""
+"""Other programs write while we write: every edit is recorded, and no process waits forever."""
 
 from __future__ import annotations
 
@@ -144,7 +144,7 @@ def test_concurrent_writers_of_one_session_record_no_foreign_edit(make: Make) ->
 
 
 class Stepwise:
-    """An editor whose turns come right before and right after each exchange of ours."""
+    """An editor that acts right before and right after each of our exchanges."""
 
     def __init__(self, project: Project, patch: pytest.MonkeyPatch, turns: Sequence[int]) -> None:
         self._project, self._turns = project, list(turns)
@@ -191,7 +191,9 @@ def test_unknown_key_survives_an_editor_at_any_step(
 
 # -- in place ----------------------------------------------------------------------------------
 
-reported = pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells who writes a file")
+reported = pytest.mark.skipif(
+    sys.platform != "linux", reason="only Linux reports which process writes a file"
+)
 
 SECOND = """\
       - task_id: second
@@ -223,7 +225,7 @@ def test_half_written_plan_is_not_absorbed(make: Make) -> None:
 
 
 class Finishing(Ticking):
-    """While somebody waits, whoever writes gets done."""
+    """A clock that lets the other writer finish while we wait."""
 
     def __init__(self) -> None:
         super().__init__()

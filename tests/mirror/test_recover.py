@@ -1,4 +1,4 @@
-"""Recovery: the first rung that holds, in order; damaged bytes are kept; questions are data."""
+"""Recovery uses the first source that works, keeps damaged bytes, and returns questions as data."""
 
 from __future__ import annotations
 
@@ -256,7 +256,7 @@ def test_missing_log_is_restored_with_every_command(stay: Forestay) -> None:
     assert recorded(log) == [kind for kind in kinds if kind != "command.ran"]
     log.unlink()
     session.note("on")
-    # Which task was at hand when the older ones were, nobody knows any more.
+    # The active task of the older commands is unknown.
     tasks = [json.loads(line)["task_id"] for line in log.read_bytes().splitlines()]
     assert not any(tasks[:-1]) and tasks[-1] == "t1"
 
@@ -373,7 +373,7 @@ def test_file_of_an_unknown_version_is_never_replaced(stay: Forestay) -> None:
     assert "layout-suspended" in [advice.code for advice in stay.doctor().left]
 
 
-# -- files that are nobody's -------------------------------------------------------------------
+# -- files of other programs -------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("kind", ["ai-session", "praxis", "craft"])

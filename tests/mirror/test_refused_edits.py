@@ -1,4 +1,4 @@
-"""An edit that cannot be recorded is told to whoever writes, and keeps nobody from reading."""
+"""An edit that cannot be recorded is reported to the next writer and prevents no reading."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""A program that alone writes a file is believed, whatever it takes back: nobody contradicts it.
+"""Every edit of a program that is the only writer of a file is recorded without a dispute.
 
-What was once taken up from a file its author knows. A copy from before that, which somebody else
-writes back, is told from it by its time, or by what it lacks.
+The author of a file knows what was absorbed from it. An older copy that another program writes back
+is recognized by its time, or by what it lacks.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def stamp(project: Project) -> str:
 
 
 def writes(project: Project, format_id: str, change: Callable[[Any], object]) -> None:
-    """A program changes the file, and says when."""
+    """Change the file as another program does, with the time of the change."""
     project.edit(lambda doc: (change(doc), doc.update({UPDATED[format_id]: stamp(project)})))
     project.session.note("seen")
 
@@ -120,7 +120,7 @@ def test_copy_from_before_an_edit_of_others_does_not_undo_that_edit(make: Make, 
     assert how != "a key" or now["x_theirs"] == 1
 
 
-# -- what a program says of its agents -------------------------------------------------------------
+# -- agents of a program ---------------------------------------------------------------------------
 
 
 def failed(doc: Any, at: str, noted: str) -> None:
@@ -193,7 +193,7 @@ def test_null_end_time_of_a_restarted_agent_is_no_end(make: Make) -> None:
     assert [getattr(body, "residue", "") for body in project.edits()] == ["", ""]
 
 
-# -- what a program says of phases -----------------------------------------------------------------
+# -- phases of a program ---------------------------------------------------------------------------
 
 
 def in_parts(tmp_path: Path) -> Project:

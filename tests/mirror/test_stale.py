@@ -1,5 +1,5 @@
-"""Old copies written back over what old copies brought; within one second no time tells which
-version of a file somebody read."""
+"""Several old copies written back; within one second the time does not show which version of a file
+a program read."""
 
 from __future__ import annotations
 

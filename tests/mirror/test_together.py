@@ -1,5 +1,5 @@
-"""Many begin in one project at the same moment: whoever is told so has its files, all others
-left nothing behind."""
+"""Many sessions start in one project at the same moment: each successful start has its files, and a
+refused one leaves nothing."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def _process(home: str, folder: Path, act: str) -> Iterator[subprocess.Popen[str
 
 
 def starts(*formats: str, home: str = "home") -> list[tuple[str, str]]:
-    """Several that begin in the same layouts, and say what they have when they were told so."""
+    """Start several sessions in the same formats; return which files each has after its start."""
     act = f"lambda home: home.start('Add login page', formats={list(formats)}).id"
     return [(home, act)] * MANY
 

@@ -1,4 +1,4 @@
-"""What somebody takes out of a file: what the document requires comes back, and that is told."""
+"""Required keys that a program removes from a file are restored and reported."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ OF_FILES = [
     *((AI_SESSION, PLAN, ("phases", 0, "tasks", 1, key)) for key in ("task_id", "status")),
     *((AI_SESSION, INDEX, ("active_features", 0, key)) for key in ("started_at", "status")),
 ]
-# A version that is null is one that nobody knows, and phases that are null are none.
+# A null version is an unknown one, and null phases are no phases.
 MAY_BE_NULL = (("version",), ("phases",))
 CASES = [
     *((*each, False) for each in OF_FILES),

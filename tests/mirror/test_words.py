@@ -1,5 +1,5 @@
-"""Texts that cannot be kept as they are (too long, with control characters, with secrets) stay what
-they are in the files of those who wrote them, and each is one thing."""
+"""Texts that the journal cannot store unchanged (too long, with control characters or secrets) stay
+unchanged in the files of other programs, and each is recorded once."""
 
 from __future__ import annotations
 

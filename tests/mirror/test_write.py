@@ -1,4 +1,4 @@
-"""How files come to be and stay: creation in order, quiet in git, locks, a full disk."""
+"""Writing files: order of creation, files that git tracks, locks, a full disk."""
 
 from __future__ import annotations
 
@@ -512,7 +512,7 @@ def test_state_of_an_essay_is_written_in_three_steps(
 
 
 def _new(state: Path) -> bytes:
-    """What lies ready beside the state."""
+    """Return the staged files next to the state."""
     (ready,) = [path for path in state.parent.iterdir() if path.name.endswith("-swap")]
     return ready.read_bytes()
 

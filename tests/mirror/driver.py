@@ -206,7 +206,7 @@ class World:
         return [t for t in self.things if t.kind == kind and (not statuses or t.status in statuses)]
 
     def words(self, *, reported: bool = True) -> str:
-        """A text that is unlike all others; `told` if it is to arrive."""
+        """Return a text that is unlike all others; `reported` if it has to be recorded."""
         if self._plain and self.chance.random() < 0.08:
             return self._plain.pop(self.chance.randrange(len(self._plain)))
         text = self.chance.choice(TEXTS).format(f"m{next(self._numbers)}z")

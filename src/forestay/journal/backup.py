@@ -31,6 +31,7 @@ from forestay.journal import pack
 from forestay.journal.journal import Journal
 from forestay.journal.pack import Blob, Item
 from forestay.journal.projections import as_sealed
+from forestay.journal.verify import require_sound
 from forestay.model import event as ev
 from forestay.model.blob_refs import blob_names, is_promise
 from forestay.model.event import Sealed
@@ -71,7 +72,12 @@ def export(
     Raises `Damaged` if anything is missing or changed; with `partial`, missing content is left out
     and reported instead.
     """
-    id, events = _require_intact_events(journal, session)
+    with journal.store.view(session) as view:
+        events, id = list(map(as_sealed, view.events())), view.session
+        require_sound(view, f"forestay verify {id}")
+    for wrong in filter(None, (why_not_packable(sealed, id) for sealed in events)):
+        hint = f"forestay verify {id}"
+        raise Damaged(f"session {id} is damaged", why=wrong, hint=hint, session=id)
     gone = _lacking(journal.store, events)
     if gone and not partial:
         raise Damaged(
@@ -89,19 +95,6 @@ def export(
 
     chunks = pack.write(items, created=(clock or Clock()).now(), tool=_TOOL, what="export")
     return Export(chunks, list(gone.values()))
-
-
-def _require_intact_events(journal: Journal, session: str) -> tuple[str, list[Sealed]]:
-    with journal.store.view(session) as view:
-        events = list(map(as_sealed, view.events()))
-        id = view.session
-        # Events that were lost earlier must not prevent the export of the others.
-        found = [one.what for one in journal.check_chain(view) if one.code != "lost"]
-    wrong = found or list(filter(None, (why_not_packable(sealed, id) for sealed in events)))
-    if wrong:
-        hint = f"forestay verify {id}"
-        raise Damaged(f"session {id} is damaged", why=wrong[0], hint=hint, session=id)
-    return id, events
 
 
 def _lacking(store: Store, events: Iterable[Sealed]) -> dict[str, str]:

@@ -141,7 +141,7 @@ class _Move:
 
     def _copy(self, id: str, there: int) -> None:
         with self._source.view(id) as view:
-            _require_sound(view)
+            verify.require_sound(view, "repair it first: forestay doctor --fix")
             forgotten = bool(view.listing()["forgotten"])
             is_known = self._target.catalogue(where={"id": id, "forgotten": 1})
             if there and forgotten and not is_known:
@@ -237,17 +237,6 @@ def _entry(stored: Stored, forgotten: object = False) -> Entry:
     # Found by its id too: a keyed call repeated after the move must not be recorded twice.
     key = None if forgotten else parse_header(stored.header).id
     return Entry(stored.header, stored.salt, stored.data, key)
-
-
-def _require_sound(view: View) -> None:
-    wrong = [one.what for one in verify.check_chain(view) if one.code != "lost"]
-    if wrong:
-        raise Damaged(
-            f"session {view.session} is damaged",
-            why=wrong[0],
-            hint="repair it first: forestay doctor --fix",
-            session=view.session,
-        )
 
 
 def _difference(ours: View, theirs: View) -> str:

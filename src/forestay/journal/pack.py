@@ -41,7 +41,7 @@ import zlib
 from collections.abc import Callable, Iterable, Iterator
 from hashlib import sha256
 from itertools import chain
-from typing import NamedTuple, NoReturn
+from typing import NamedTuple, NoReturn, TypeVar
 
 import msgspec
 from msgspec import Struct, structs
@@ -147,8 +147,7 @@ class Blob(Struct, frozen=True):
 Item = Range | Blob
 
 _encode = msgspec.json.Encoder().encode
-_decode_manifest = msgspec.json.Decoder(Manifest).decode
-_decode_place = msgspec.json.Decoder(Place).decode
+_T = TypeVar("_T")
 
 
 # --- making items -----------------------------------------------------------------------------
@@ -345,10 +344,7 @@ class Reader:
 
     def _read_manifest(self) -> Manifest:
         _, payload = self._record(b"M")
-        try:
-            manifest = _decode_manifest(payload)
-        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-            self._fail(f"its manifest cannot be read: {error}")
+        manifest = self._decode(payload, Manifest, "its manifest")
         limit = self._limits.total
         if not 0 <= manifest.size <= limit:
             self._fail(f"it holds {manifest.size} bytes; at most {limit} are allowed", InvalidInput)
@@ -383,13 +379,16 @@ class Reader:
             self._fail("it ends too early")
         return data
 
+    def _decode(self, payload: bytes, kind: type[_T], what: str) -> _T:
+        try:
+            return msgspec.json.decode(payload, type=kind)
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+            self._fail(f"{what} cannot be read: {error}")
+
     # -- items ---------------------------------------------------------------------------------
 
     def _place(self, payload: bytes) -> Place:
-        try:
-            place = _decode_place(payload)
-        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-            self._fail(f"a range cannot be read: {error}")
+        place = self._decode(payload, Place, "a range")
         try:
             require_place(place)
         except (InvalidInput, Outdated) as error:

@@ -56,6 +56,14 @@ def check_chain(view: View) -> list[Finding]:
     return findings or ([] if view.intact() else [_SUM]) or ([] if view.listed_well else [_LINE])
 
 
+def require_sound(view: View, hint: str) -> None:
+    """Refuse a damaged session; events that were lost earlier do not count."""
+    wrong = [one.what for one in check_chain(view) if one.code != "lost"]
+    if wrong:
+        id = view.session
+        raise Damaged(f"session {id} is damaged", why=wrong[0], hint=hint, session=id)
+
+
 def check_content(store: Store, view: View) -> list[Finding]:
     """Check that the blobs of the events, which must be intact, exist unchanged."""
     return [] if view.keeps_content() else list(_missing_content(store, view.events()))

@@ -77,9 +77,8 @@ def cases(events: Sequence[Event], state: State) -> list[Case]:
     if not state.count("dispute.open"):
         return []
     known = {event.hash: event for event in events}
-    clocks = _Clocks(known)
     rows = [r for r in state.rows.select("dispute", open_only=True) if isinstance(r, Dispute)]
-    return [_case(number, row, known, clocks) for number, row in enumerate(rows, start=1)]
+    return [_case(number, row, known) for number, row in enumerate(rows, start=1)]
 
 
 def device_views(events: Sequence[Event]) -> list[DeviceView]:
@@ -108,7 +107,7 @@ def _device_view(event: Event, past: list[Event]) -> DeviceView:
     return DeviceView(device, event.head.at, round(progress(state)[0], 2), at_work, own)
 
 
-def _case(number: int, row: Dispute, known: Mapping[str, Event], clocks: _Clocks) -> Case:
+def _case(number: int, row: Dispute, known: Mapping[str, Event]) -> Case:
     if row.subject.startswith(EDIT):
         sides = _sides_of_edit(row, known)
         newer, why = 1, "the file was written later, and its content counts now"
@@ -117,7 +116,7 @@ def _case(number: int, row: Dispute, known: Mapping[str, Event], clocks: _Clocks
             _side(i, known.get(hash), device, outcome)
             for i, (hash, device, _, outcome) in enumerate(row.sides, start=1)
         ]
-        newer, why = clocks.newer([known.get(hash) for hash, *_ in row.sides])
+        newer, why = _newest([known.get(hash) for hash, *_ in row.sides], known)
     return Case(number, row.subject, subject(row), sides, newer, why)
 
 
@@ -168,29 +167,22 @@ def _describe(events: Iterable[Event]) -> str:
     return "; ".join(dict.fromkeys(texts))
 
 
-class _Clocks:
-    """Finds the newest of several events, by the clocks of their devices while these agree."""
+def _newest(events: Sequence[Event | None], known: Mapping[str, Event]) -> tuple[int, str]:
+    """Return the number of the newest event, from 1, and the reason for people.
 
-    def __init__(self, known: Mapping[str, Event]) -> None:
-        self._known = known
-
-    def newer(self, events: Sequence[Event | None]) -> tuple[int, str]:
-        """Return the number of the newest event, from 1, and the reason for people."""
-        there = [(event, number) for number, event in enumerate(events, start=1) if event]
-        if not there:
-            return 1, "nothing is known of either side"
-        if not any(self._is_off(event) for event, _ in there):
-            there.sort(key=lambda one: (one[0].head.at, position(one[0])))
-            ms = there[-1][0].head.at - there[0][0].head.at
-            later = ago(ms).removesuffix(" ago") if ms >= _MINUTE else "less than a minute"
-            return there[-1][1], f"it was stated {later} later by the clocks of the devices"
+    The clocks of the devices decide, unless one is behind an event that its device had seen.
+    """
+    there = [(event, number) for number, event in enumerate(events, start=1) if event]
+    if not there:
+        return 1, "nothing is known of either side"
+    seen = [(known.get(hash), event) for event, _ in there for hash in parents(event)]
+    if any(past is not None and past.head.at > event.head.at + _MINUTE for past, event in seen):
         there.sort(key=lambda one: position(one[0]))
         return there[-1][1], "the clocks disagree; this side knew more of the session"
-
-    def _is_off(self, event: Event) -> bool:
-        """Return whether its clock is behind an event that it had seen."""
-        seen = (self._known.get(hash) for hash in parents(event))
-        return any(one is not None and one.head.at > event.head.at + _MINUTE for one in seen)
+    there.sort(key=lambda one: (one[0].head.at, position(one[0])))
+    ms = there[-1][0].head.at - there[0][0].head.at
+    later = ago(ms).removesuffix(" ago") if ms >= _MINUTE else "less than a minute"
+    return there[-1][1], f"it was stated {later} later by the clocks of the devices"
 
 
 # -- settling ----------------------------------------------------------------------------------

@@ -75,24 +75,16 @@ def _append_recent(lines: list[Line], line: Line) -> list[Line]:
     return [*lines[1 - RECENT :], line]
 
 
-def _started(state: State, event: Event, body: ev.SessionStarted) -> None:
+def _begun(state: State, event: Event, body: Any) -> None:
+    """Begin a session, started here or adopted; an adopted one may have begun earlier."""
     core = state.core
-    core.status = "active"
+    status, began = getattr(body, "status", "active"), getattr(body, "began_at", None)
+    core.status = status if status in STATUSES else "active"
     _set_goal(state, event, body.goal)
-    core.mode, core.from_session = body.mode, body.from_session
-    core.project = body.project
+    core.mode, core.project = body.mode, body.project
+    core.from_session = getattr(body, "from_session", core.from_session)
     _check_out(core, event, body.git_branch, body.git_commit)
-    core.began_at = event.head.at
-
-
-def _adopted(state: State, event: Event, body: ev.SessionAdopted) -> None:
-    core = state.core
-    core.status = body.status if body.status in STATUSES else "active"
-    _set_goal(state, event, body.goal)
-    core.mode = body.mode
-    core.project = body.project
-    _check_out(core, event, body.git_branch, body.git_commit)
-    core.began_at = event.head.at if body.began_at is None else body.began_at
+    core.began_at = event.head.at if began is None else began
 
 
 def _renamed(state: State, event: Event, body: ev.SessionRenamed) -> None:
@@ -578,8 +570,8 @@ def _observed(state: State, event: Event, body: ev.EvidenceObserved) -> None:
 
 
 HANDLERS: dict[type[Body], Callable[[State, Event, Any], None]] = {
-    ev.SessionStarted: _started,
-    ev.SessionAdopted: _adopted,
+    ev.SessionStarted: _begun,
+    ev.SessionAdopted: _begun,
     ev.SessionRenamed: _renamed,
     ev.SessionPaused: _paused,
     ev.SessionResumed: _resumed,

@@ -1,4 +1,4 @@
-"""The `craft` layout: what is read, what is written, what is reported.
+"""The `craft` format: what is read, what is written, what is reported.
 
 `python -m tests.formats.test_craft` writes the published schemas again.
 """
@@ -539,7 +539,7 @@ def test_what_we_write_satisfies_the_strict_schema(facts: Facts) -> None:
 
 
 def projected(facts: Facts) -> Facts:
-    """What this layout can say of some facts."""
+    """Return the facts that the format has fields for."""
     done = [s for s in facts.steps if s.status in ("done", "skipped")]
     rest = [s for s in facts.steps if s.status not in ("done", "skipped")]
     plain = {"needs_review": "running", "blocked": "pending"}

@@ -1,4 +1,4 @@
-"""The `orchestrator` layout: what is read, what is written, what is reported, how it recovers."""
+"""The `orchestrator` format: what is read, what is written, what is reported, how it recovers."""
 
 from __future__ import annotations
 
@@ -477,7 +477,7 @@ def test_characters_misread_as_windows_1254_are_reported(sign: str) -> None:
 
 
 def projected(facts: Facts) -> Facts:
-    """What this layout can say of some facts."""
+    """Return the facts that the format has fields for."""
     done = [s for s in facts.steps if s.status in ("done", "skipped")]
     rest = [s for s in facts.steps if s.status not in ("done", "skipped")]
     titles = {step.title for step in facts.steps}

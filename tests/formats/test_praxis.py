@@ -1,4 +1,4 @@
-"""The praxis layout: what is read, written, found wrong and saved, on documents of our own."""
+"""The praxis format: reading, writing, checks and salvage, on sample documents."""
 
 from __future__ import annotations
 

@@ -90,7 +90,7 @@ def test_a_change_of_one_section_concerns_that_section() -> None:
     assert (found.review, found.archive) == (["s2"], ["2"])
 
 
-def test_phases_in_order_leave_none_at_work_behind_the_one_revisited() -> None:
+def test_no_later_phase_stays_running_when_a_phase_is_revisited() -> None:
     found = assessed(TEXT, TEXT, in_order=True)
     assert (found.review, found.reset) == (["t2"], ["t3"])
     done = [Later("p2", "done"), Later("p3", "done")]

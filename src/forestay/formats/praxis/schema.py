@@ -17,7 +17,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from forestay.base.findings import Finding
-from forestay.formats import carry_over, timestamps
+from forestay.formats import carry_over, required_keys, timestamps
 from forestay.formats.coerce import copied, mapping, put_back, sequence
 from forestay.formats.port import (
     ERROR,
@@ -361,15 +361,28 @@ def restore_required(tree: Tree, before: Tree, where: Where) -> tuple[Tree, list
     name, doc = now.name, copied(now.doc)
     if not now.redesigned:
         doc = {key: value for key, value in doc.items() if key not in read.REDESIGNED}
-    restored = [key for key in _SECTIONS if _restore_key(doc, was.doc, key)]
-    if restored:
+    lost = [k for k in _SECTIONS if k in was.doc and not isinstance(doc.get(k), dict)]
+    if lost:
         # A program that does not know these does not know our own keys either.
-        restored += [key for key in (ATTEMPTS, EXTRA) if _restore_key(doc, was.doc, key)]
-    if "phase_timing" in restored:
+        lost += [key for key in (ATTEMPTS, EXTRA) if key in was.doc and key not in doc]
+    for key in lost:
+        put_back(doc, was.doc, key)
+    if "phase_timing" in lost:
         _end_passed_phases(doc, was, where)
-    found = check_file({name: doc}, where, strict=True)
-    restored += [f.where for f in found if f.code in _LACKS and _restore_key(doc, was.doc, f.where)]
-    notes = [f"{place} was removed" for place in restored]
+
+    def concerns(finding: Finding) -> bool:
+        # An entry whose other values changed is another entry, to which no former value belongs.
+        *parents, key = finding.where.split(".")
+        entry, former = doc, was.doc
+        for parent in parents:
+            entry, former = mapping(entry.get(parent)), mapping(former.get(parent))
+        return len(parents) < 2 or all(entry[n] == former.get(n) for n in entry if n != key)
+
+    made, restored = required_keys.restore_required(
+        load_format("praxis"), {name: doc}, {name: was.doc}, where, concerns, _is_lacking
+    )
+    doc = made[name]
+    notes = [*(f"{place} was removed" for place in lost), *restored]
     if was.text("workflow_type") == read.View({"": doc}, where).text("workflow_type"):
         structure = mapping(doc.get("workflow_structure"))
         for key, is_valid in _SNAPSHOT.items():
@@ -389,7 +402,10 @@ _SNAPSHOT: dict[str, Callable[[Any], bool]] = {
     "starting_phase": read.is_phase,
     "indexing_scheme": lambda named: named in _SCHEMES,
 }
-_LACKS = ("missing-key", "wrong-type", "bad-stamp", "completed-without-end")
+
+
+def _is_lacking(finding: Finding) -> bool:
+    return finding.code in ("wrong-type", "bad-stamp", "completed-without-end")
 
 
 def _end_passed_phases(doc: dict[str, Any], was: read.View, where: Where) -> None:
@@ -406,22 +422,3 @@ def _end_passed_phases(doc: dict[str, Any], was: read.View, where: Where) -> Non
         entry.setdefault("completed_at", stamp)
         if phase + 1 in now.implied():
             timing.setdefault(str(phase + 1), {"started_at": stamp})
-
-
-def _restore_key(doc: dict[str, Any], before: dict[str, Any], path: str) -> bool:
-    """Give a key that is missing or empty the value and the place that it had; return whether."""
-    *parents, key = path.split(".")
-    for name in parents:
-        doc, before = mapping(doc.get(name)), mapping(before.get(name))
-    is_there = key in doc and (before.get(key) is None or _is_like(doc[key], before[key]))
-    # An entry whose other values changed is another entry: nothing of the former belongs to it.
-    is_other = len(parents) > 1 and any(doc[n] != before.get(n) for n in doc if n != key)
-    if is_there or key not in before or is_other:
-        return False
-    put_back(doc, before, key)
-    return True
-
-
-def _is_like(value: object, before: object) -> bool:
-    is_section = isinstance(before, dict | list)
-    return isinstance(value, type(before)) if is_section else value is not None

@@ -18,7 +18,7 @@ from msgspec.structs import replace
 
 from forestay.base.findings import Finding
 from forestay.formats import carry_over, required_keys, timestamps
-from forestay.formats.coerce import copied, mapping, put_back, sequence
+from forestay.formats.coerce import copied, mapping, put_back
 from forestay.formats.port import (
     ERROR,
     EXTRA,
@@ -37,6 +37,7 @@ from forestay.formats.schema import (
     check_time_order,
     check_value,
     count_rule,
+    list_rule,
     object_rule,
     stamp_rule,
     text_rule,
@@ -62,12 +63,16 @@ def _by_phase(req: str, each: Rule) -> Rule:
     return Rule(type="object", req=req, each=each)
 
 
-# Phase numbers and totals have no type here: `_check_numbers` compares them with what is read.
+def _phase(req: str) -> Rule:
+    return count_rule(req, read.LARGEST_PHASE)
+
+
+# Totals have no type here: `_check_totals` compares them with what is read.
 _STRUCTURE = object_rule(
     "S1-32",
     {
         "total_phases": Rule(req="S1-28"),
-        "starting_phase": Rule(req="S1-29"),
+        "starting_phase": _phase("S1-29"),
         "indexing_scheme": text_rule("S1-30", words=_SCHEMES),
         "workflow_version": text_rule("S1-31"),
     },
@@ -107,7 +112,7 @@ _TIMING = object_rule("S1-36", _TIMES, "started_at", optional=_TIMES, free=True)
 _ARTIFACT = object_rule(
     "S1-53",
     {
-        "phase_number": Rule(req="S1-53"),
+        "phase_number": _phase("S1-53"),
         "evidence": replace(_FREE, req="S1-54"),
         "outputs": replace(_FREE, req="S1-55"),
         "commands_executed": Rule(type="array", req="S1-56"),
@@ -126,8 +131,8 @@ _FIELDS = {
     "session_id": text_rule("S1-25"),
     "workflow_type": text_rule("S1-26"),
     "target_file": text_rule("S1-27"),
-    "current_phase": Rule(req="S1-33"),
-    "completed_phases": Rule(type="array", req="S1-34"),
+    "current_phase": _phase("S1-33"),
+    "completed_phases": list_rule("S1-34", _phase("S1-34")),
     "phase_artifacts": _by_phase("S1-52", _ARTIFACT),
     "checkpoints": _by_phase("S1-58", text_rule("S1-58", words=_VERDICTS)),
     "created_at": _stamp("S1-60"),
@@ -184,18 +189,7 @@ def _check_rules(view: read.View, where: Where, strict: bool) -> Iterator[Findin
     yield from check_value(_REDESIGN if view.redesigned else _OLDER, doc, strict=strict)
 
 
-def _check_numbers(view: read.View, where: Where, strict: bool) -> Iterator[Finding]:
-    start, listed = view.structure.get("starting_phase", 0), view.doc.get("completed_phases")
-    numbers = [("current_phase", view.doc.get("current_phase", 0), "S1-33")]
-    numbers += [("workflow_structure.starting_phase", start, "S1-29")]
-    for phase, artifact in view.artifacts.items():
-        path = f"phase_artifacts.{phase}.phase_number"
-        numbers.append((path, artifact.get("phase_number", 0), "S1-53"))
-    for index, phase in enumerate(sequence(listed)):
-        numbers.append((f"completed_phases[{index}]", phase, "S1-34"))
-    for path, number, req in numbers:
-        if not read.is_phase(number):
-            yield warn("wrong-type", f"{path} is not a phase number", path, req, ERROR)
+def _check_totals(view: read.View, where: Where, strict: bool) -> Iterator[Finding]:
     for path, node, req in (
         ("workflow_structure", view.structure, "S1-28"),
         ("metadata", view.metadata, "S1-125"),
@@ -334,7 +328,7 @@ def _was_resumed(view: read.View) -> bool:
 
 _CHECKS: tuple[Callable[[read.View, Where, bool], Iterator[Finding]], ...] = (
     _check_rules,
-    _check_numbers,
+    _check_totals,
     _check_id,
     _check_form,
     _check_structure,

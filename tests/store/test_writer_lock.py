@@ -311,7 +311,7 @@ def test_a_forked_child_does_not_share_its_parents_lock(tmp_path: Path) -> None:
         with lock:
             child = os.fork()
             if child == 0:
-                lock.start_anew()
+                lock.reset_after_fork()
                 try:
                     with lock:
                         report("inside")
@@ -320,7 +320,7 @@ def test_a_forked_child_does_not_share_its_parents_lock(tmp_path: Path) -> None:
                 os._exit(0)
             os.wait()
         if os.fork() == 0:
-            lock.start_anew()
+            lock.reset_after_fork()
             with lock:
                 report("inside")
             os._exit(0)

@@ -3,7 +3,7 @@
 Words. An *entry* is a sealed event to be appended. A *view* is one session as it stands at one
 moment: its core, its rows, its events. A *plan* is a function that gets a view under the
 writer lock and returns a *batch*: everything that must become true together. The store
-never reads inside an event or a core; what they mean is the journal's business.
+never reads inside an event or a core; only the journal interprets them.
 
 What is true of one machine is not part of the port (`store.machine`), nor is what checks, repairs
 and moves a store (`store.maintenance`).
@@ -370,7 +370,7 @@ class Maintenance:
         raise NotImplementedError
 
     def unseal(self) -> None:
-        """Open the store again; one that is not sealed stays as it is."""
+        """Open the store again; nothing changes if it is not sealed."""
         raise NotImplementedError
 
     def sealed(self) -> tuple[str, str] | None:

@@ -1,4 +1,4 @@
-"""What the stores share that keep journals in SQL tables: statements, and what is read with them.
+"""What stores with SQL tables share: statements, and what is read with them.
 
 The statements are written once. `Statements` spells them for one store: how it names tables, marks
 values, compares ids in any case. Events lie differently in each store, so each reads its own.
@@ -52,7 +52,7 @@ class Statements:
         self.lost = spell("SELECT device, n, hash FROM @lost WHERE session = ?")
         self.used_blobs = spell("SELECT digest FROM @blob_use WHERE session = ?")
         self.blob = spell("SELECT data FROM @blob WHERE digest = ? ORDER BY part")
-        # The plus keeps SQLite from searching by that column, of which most rows are alike.
+        # The plus prevents SQLite from searching by that column, of which most rows are alike.
         self.same_id = spell("SELECT id FROM @session WHERE KEY = ? AND +forgotten = 0")
         self.ids_between = spell(
             "SELECT id FROM @session WHERE KEY >= ? AND KEY < ? AND +forgotten = 0"
@@ -66,7 +66,7 @@ class Statements:
 
 
 def at_most(limit: int) -> int:
-    """Return a limit as statements take it; a negative one is none."""
+    """Return a limit for a statement; a negative one is none."""
     return min(limit, MOST) if limit >= 0 else MOST
 
 

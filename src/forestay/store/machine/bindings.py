@@ -113,7 +113,7 @@ class Bindings(Topic):
         """Bind a place to a session, durably unless `soon`; return False if it has an owner."""
 
         def act(connection: sqlite3.Connection) -> bool:
-            connection.execute(_TAKE_AGAIN, (place, session, kind, native, root))
+            connection.execute(_BIND_AGAIN, (place, session, kind, native, root))
             connection.execute(
                 "INSERT OR IGNORE INTO binding (session, layout, native, root, place)"
                 f" SELECT number, ?, ?, ?, ? FROM session WHERE {BY_ID}",
@@ -131,7 +131,7 @@ class Bindings(Topic):
 
     def unbind(self, binding: Binding) -> None:
         """Release a place. Its renderings stay stored, in case the session binds it again."""
-        self._run(_LET_GO, (binding.number,))
+        self._run(_RELEASE, (binding.number,))
 
     def follow(self, binding: Binding, root: str, place: str) -> bool:
         """Move a binding with its files to another folder; its renderings stay known.
@@ -168,7 +168,7 @@ class Bindings(Topic):
         """Erase the content of a session's renderings; their digests stay known as ours."""
 
         def act(connection: sqlite3.Connection) -> None:
-            connection.execute(_SAY_NOTHING, (session,))
+            connection.execute(_ERASE_DATA, (session,))
             must_scrub(connection)
 
         self._tables.write(act)
@@ -226,7 +226,7 @@ class Bindings(Topic):
             for binding, files, mirrored in new:
                 for file, digest, size, data in files:
                     _add(connection, (binding.number, file), digest, size, data)
-                connection.execute(_REACHED, (mirrored, binding.number))
+                connection.execute(_SET_MIRRORED, (mirrored, binding.number))
 
         write = self._tables.write if lasting else self._tables.write_soon
         write(act)
@@ -236,20 +236,20 @@ class Bindings(Topic):
 
 # A released binding has the negative number of its session, which no query joins, and a place that
 # is no path, so that the path is free.
-_LET_GO = "UPDATE binding SET session = -session, place = '#' || number WHERE number = ?"
+_RELEASE = "UPDATE binding SET session = -session, place = '#' || number WHERE number = ?"
 _FOLLOW = "UPDATE OR IGNORE binding SET root = ?, place = ?, suspended = '' WHERE number = ?"
-_TAKE_AGAIN = f"""
+_BIND_AGAIN = f"""
     UPDATE OR IGNORE binding SET session = -session, place = ?, suspended = ''
     WHERE session = (SELECT -number FROM session WHERE {BY_ID})
         AND layout = ? AND native = ? AND root = ?
 """
-_SAY_NOTHING = f"""
+_ERASE_DATA = f"""
     UPDATE rendering SET data = x'' WHERE binding IN
         (SELECT b.number FROM binding b JOIN session s ON s.number = b.session AND s.{BY_ID})
 """
 _NEWEST = "SELECT file, max(n), digest, stat FROM rendering WHERE binding = ? GROUP BY file"
 _DATA_LAST = "SELECT data FROM rendering WHERE binding = ? AND file = ? ORDER BY n DESC LIMIT 1"
-_REACHED = "UPDATE binding SET mirrored = ?, suspended = '' WHERE number = ?"
+_SET_MIRRORED = "UPDATE binding SET mirrored = ?, suspended = '' WHERE number = ?"
 
 
 def _is_same(one: str, other: str) -> bool:
@@ -276,8 +276,8 @@ def _add(
         "INSERT INTO rendering VALUES (?, ?, ?, ?, ?, ?)",
         (*place, last + 1, digest, str(size), packed),
     )
-    connection.execute(_FORGET, (*place, last + 1 - KEPT))
+    connection.execute(_DELETE_OLD, (*place, last + 1 - KEPT))
 
 
 _LAST = "SELECT coalesce(max(n), 0) FROM rendering WHERE binding = ? AND file = ?"
-_FORGET = "DELETE FROM rendering WHERE binding = ? AND file = ? AND n <= ?"
+_DELETE_OLD = "DELETE FROM rendering WHERE binding = ? AND file = ? AND n <= ?"

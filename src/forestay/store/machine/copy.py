@@ -86,7 +86,7 @@ class SalvagedMachine:
             return []
 
     def write_identity(self, target: Machine) -> None:
-        """Write who this home is, and whom it knows."""
+        """Write the ids of this home, its remotes, and the owners of chains."""
         target.tables.write(lambda db: _Copy(db).write(self._identity, self._devices))
 
     def write_places(self, target: Machine) -> None:

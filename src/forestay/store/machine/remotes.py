@@ -162,7 +162,7 @@ class Remotes(Topic):
         self._tables.write(act)
 
     def remove(self, remote: Known) -> None:
-        """Remove a remote and what it showed, except who wrote what; nothing is changed there."""
+        """Remove a remote and what it showed, except the owners; nothing is changed there."""
 
         def act(connection: sqlite3.Connection) -> None:
             connection.execute(_COPY_NAMES, (remote.number,))
@@ -432,14 +432,14 @@ class Remotes(Topic):
         rows = [(remote.number, session, *_values(one)) for one in found]
         self._run(_PUT_OBJECT, *rows, soon=True)
 
-    # -- who is there --------------------------------------------------------------------------
+    # -- persons -------------------------------------------------------------------------------
 
     def persons(self) -> dict[str, str]:
         """Return chain → person, of the chains that others than the user wrote."""
         return {device: people[0] for device, people in self._facts(_PERSON).items() if people[0]}
 
     def record_writers(self, persons: Mapping[str, str]) -> None:
-        """Record who wrote chains, "" for the user; if a power cut undoes it, it is read again."""
+        """Record the writers of chains, "" for the user; a power cut may undo it."""
         known = self.persons()
         self._put_facts(
             _PERSON, {d: [one] for d, one in persons.items() if known.get(d, "") != one}
@@ -483,7 +483,7 @@ class Remotes(Topic):
             there.setdefault(id.lower(), []).append((pushed, beyond))
         waiting = 0
         for id, seq in self._tables.session_lengths(session):
-            # What came later than the mark and is there already was pulled from there.
+            # Events after the mark that are there already were pulled from there.
             marks = there.get(id.lower(), ())
             reached = max((min(pushed, seq) + beyond for pushed, beyond in marks), default=0)
             waiting += max(seq - max(reached, 0), 0)

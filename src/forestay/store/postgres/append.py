@@ -169,7 +169,7 @@ class Appender:
             while True:
                 try:
                     return self._server.insist(lambda: self._try(append))
-                except Taken:
+                except AlreadyCreated:
                     continue  # another process has just created the same session
         finally:
             self._planning.discard(get_ident())
@@ -217,11 +217,11 @@ class Appender:
         if found is None:
             append.sent = None
             return None
-        self._keep(work, found)
+        self._cache_session(work, found)
         self._remember(view, batch)
         return view
 
-    def _keep(self, work: Saving, answer: Sequence[Any]) -> None:
+    def _cache_session(self, work: Saving, answer: Sequence[Any]) -> None:
         """Remember a session as it is now, for the next append."""
         if len(self._known) >= _MOST_AT_HAND:
             self._known.clear()
@@ -291,7 +291,7 @@ class Appender:
         answer = self._write(connection, view, work, named, append)
         view.number, view.exists = answer[0], True
         if append.also is None and batch.erased is None:
-            self._keep(work, answer)
+            self._cache_session(work, answer)
 
     def _write(
         self, connection: Connection, view: PgView, work: Saving, named: list[str], append: Append
@@ -315,7 +315,7 @@ class Appender:
                 connection.execute("COMMIT")
         except pgerrors.UniqueViolation as error:
             if error.diag.constraint_name == "session_key":
-                raise Taken from error
+                raise AlreadyCreated from error
             raise
         (answer,) = written.fetchall()
         return answer
@@ -351,7 +351,7 @@ class Appender:
 # -- what is written ------------------------------------------------------------------------------
 
 
-class Taken(Exception):
+class AlreadyCreated(Exception):
     """Another process has just created a session under this id."""
 
 

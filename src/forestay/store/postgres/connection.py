@@ -340,7 +340,7 @@ def _is_down(error: psycopg.Error | str) -> bool:
 
 
 def _refusal(message: str) -> str:
-    """Return what helps if a server refused to let us in; "" if it may do so later.
+    """Return what helps if a server refused this user; "" if it may accept it later.
 
     One of several hosts may refuse because another, which is down, is the right one.
     """

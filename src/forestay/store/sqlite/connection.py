@@ -54,7 +54,7 @@ _FORK_WAIT = 1.0
 _AT_ONCE = 0.05
 _SCRUB_WAIT_MS = 1000
 _MUCH_ROOM = 16_384
-"""In KiB: as much as twenty thousand events take."""
+"""In KiB: the size of twenty thousand events."""
 DRIVER_ERRORS = (sqlite3.Error, UnicodeDecodeError)
 """What the driver raises; the second when its message quotes bytes of a damaged schema."""
 
@@ -213,7 +213,7 @@ class Database:
         inode = self._inode_there()
         if inode is None:
             return None
-        reader = self._take_idle(inode)
+        reader = self._pop_idle(inode)
         if reader is None:
             try:
                 reader = self._connect("ro")
@@ -224,7 +224,7 @@ class Database:
         self._lent[id(reader)] = ref(reader)
         return reader
 
-    def _take_idle(self, inode: Inode) -> Reader | None:
+    def _pop_idle(self, inode: Inode) -> Reader | None:
         while self._idle:
             try:
                 reader = self._idle.pop()
@@ -373,7 +373,7 @@ class Database:
 
             gc.collect()  # closes readers that were left by an interrupt
         self._alone = not self.lock.is_mine
-        if self._alone and self.lock.take_turn(_FORK_WAIT):
+        if self._alone and self.lock.begin_turn(_FORK_WAIT):
             self._leave_writer()
         self._close_idle()
 
@@ -389,7 +389,7 @@ class Database:
             _inherited.add(self._inode)
             _leak(self._writer)
         self._writer, self._idle, self._lent = None, [], {}
-        self.lock.start_anew()
+        self.lock.reset_after_fork()
         self.heads.close()
 
     # -- opening -------------------------------------------------------------------------------
@@ -420,7 +420,7 @@ class Database:
         elif _inode(self.path) != self._inode:
             self._discard_writer()
             self.heads.close()
-            self.lock.look_again()
+            self.lock.recheck_file()
             self._prepared = False
             raise StoreFailed(
                 "the database was replaced while it was open",
@@ -552,7 +552,7 @@ class Database:
         # SQLite would delete the log of a database that is empty, and what is still in it.
         if not gone and not files.size(self.path + "-wal"):
             return None
-        # Another process may have created the database since the first look: then it is there now.
+        # Another process may have created the database since the first check.
         found = self._inode_if_filled()
         if found:
             return found
@@ -603,7 +603,7 @@ class Database:
 
 # Databases that this process has open, for forks and for its end.
 _enlisted: dict[int, Callable[[], Database | None]] = {}
-# Files that SQLite, in this process, wrongly takes for locked by it.
+# Files that SQLite, in this process, wrongly considers locked by it.
 _inherited: set[Inode] = set()
 # Files of connections that could not be closed.
 _leaked: set[Inode] = set()

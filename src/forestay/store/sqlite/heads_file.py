@@ -4,7 +4,7 @@ A database that was rolled back (an old copy restored, a tail deleted) is consis
 This file is not rolled back with it, so the missing tail shows. A slot is written after the
 commit, before the writer lock is released, and never synced: after a power cut it may lag behind
 the database, but is never ahead of it. So only a database that lost something can look shorter
-than what is remembered here; who compares must have read the slot before the database.
+than what is remembered here; a comparison must read the slot before the database.
 
 One slot of fixed size per session, at the session's number in the database:
 session id (64), device id (16), n (8), hash (32), CRC-32 of these (4), padding (4).

@@ -83,7 +83,7 @@ class SqliteMaintenance(Maintenance):
                 raise files.failure(error, "remove", self._seal_path) from error
 
     def _is_sealed_inside(self) -> bool:
-        """Return whether the tables themselves keep every process from writing."""
+        """Return whether the tables themselves prevent every process from writing."""
         found = self._database.read("SELECT value FROM meta WHERE key = 'min_writer'")
         return bool(found) and str(found[0][0]) == str(SEALED)
 

@@ -211,7 +211,7 @@ def _restore_values(connection: sqlite3.Connection, done: Repaired) -> None:
 #
 # Events contain the id of their session, and their positions how many they are. A damaged row gets
 # both from them, a row that lost its number gets it back, and events without a row get one. Where
-# the session is listed already with events of its own, duplicates are dropped; the others are
+# the session is listed already with other events, duplicates are dropped; the others are
 # *strays*, which only the journal can merge.
 
 # One seek for each session, however many events there are.

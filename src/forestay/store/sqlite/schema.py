@@ -2,9 +2,9 @@
 
 Migrations only add, in place, in one transaction. `format` is the newest migration applied;
 `min_writer` the oldest format a writer may have: a process that is older stops and asks to be
-restarted. Nobody ever replaces the file while others may have it open.
+restarted. The file is never replaced while another process may have it open.
 
-The journal is `event`; `session`, `row` and `find` can be made again from it. The position of an
+The journal is `event`; `session`, `row` and `find` can be computed from it. The position of an
 event is session number × 2³² + arrival number, so a session's events lie together and need no
 index. The core comes last in its table, so that listing sessions does not read it. Tables from
 `project` on are true of this machine only and never leave it.

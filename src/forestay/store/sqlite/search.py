@@ -75,7 +75,7 @@ def _catch_up(database: Database, open_view: OpenView, text_of: TextOf) -> None:
             break
         is_checked = database.write(partial(_index, unread, is_checked=is_checked))
     if is_checked:
-        # In a transaction of its own: SQLite writes out some of the index at the end of one.
+        # In a separate transaction: SQLite writes some of the index at the end of one.
         database.write_soon(put_sum)
 
 

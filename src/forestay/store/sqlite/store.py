@@ -217,7 +217,7 @@ class SqliteStore(SqlStore):
         if reader is None:
             raise no_such_session(session)
         try:
-            return self._look(reader, session)
+            return self._open_view(reader, session)
         except DRIVER_ERRORS as error:
             self.database.give_back(reader, broken=True)
             raise self.database.translated(error, "read") from error
@@ -225,7 +225,7 @@ class SqliteStore(SqlStore):
             end_moment(self.database, reader)
             raise
 
-    def _look(self, reader: Reader, session: str) -> SqliteView:
+    def _open_view(self, reader: Reader, session: str) -> SqliteView:
         try:
             known = reader.execute(_NUMBER, (session,)).fetchone()
         except UnicodeEncodeError:

@@ -40,7 +40,7 @@ _LINE = 160
 _QUEUING, _NEXT = (0.0005, 2.0), (0.0001, 1.2)
 _LONGEST_PAUSE = 0.01
 _PATIENCE = 0.25
-_LOOK_EVERY = 1.0
+_CHECK_EVERY = 1.0
 
 
 class WriterLock:
@@ -56,7 +56,7 @@ class WriterLock:
         self._timeout = timeout
         self._fd = self._queue = -1
         self._inode = 0
-        self._looked = 0.0
+        self._checked_at = 0.0
         self._name = b""
         self._turn = RLock()
         self._deadline = 0.0
@@ -81,10 +81,10 @@ class WriterLock:
                 raise self._busy("another thread of this process")
             self._acquire(deadline)
             self._deadline = deadline
-            self._leave_our_name()
+            self._write_our_name()
         except BaseException:
             if self.is_mine:
-                self._let_go(self._queue)  # in case an interrupt came first
+                self._unlock(self._queue)  # in case an interrupt came first
             self._free()
             raise
 
@@ -107,7 +107,7 @@ class WriterLock:
     def _free(self) -> None:
         """Release what this thread holds, and nothing that another thread holds."""
         if self.is_mine:
-            self._let_go(self._fd)
+            self._unlock(self._fd)
             self._turn.release()  # last: then the rest is done
 
     def in_turn(self, act: Callable[[], object], timeout: float) -> None:
@@ -116,14 +116,14 @@ class WriterLock:
             return
         try:
             try:
-                if self.take_turn(timeout):
+                if self.begin_turn(timeout):
                     act()
             finally:
                 self.end_turn()
         finally:
             self.end_turn()  # an interrupt may have prevented the first call
 
-    def take_turn(self, timeout: float) -> bool:
+    def begin_turn(self, timeout: float) -> bool:
         """Prevent other threads from writing; False if one takes longer than the timeout."""
         return self._turn.acquire(timeout=timeout)
 
@@ -131,7 +131,7 @@ class WriterLock:
         if self.is_mine:
             self._turn.release()
 
-    def start_anew(self) -> None:
+    def reset_after_fork(self) -> None:
         """Reset the lock in a forked child: no thread has a turn.
 
         The inherited descriptor is closed: the parent's lock is held until both have closed it.
@@ -145,9 +145,9 @@ class WriterLock:
             if fd >= 0:
                 os.close(fd)
 
-    def look_again(self) -> None:
+    def recheck_file(self) -> None:
         """Check at the next lock that the file is still the one under this name."""
-        self._looked = -_LOOK_EVERY
+        self._checked_at = -_CHECK_EVERY
 
     def holder(self) -> str:
         """Return the process that wrote its name last, for messages."""
@@ -167,9 +167,9 @@ class WriterLock:
             if self._fd < 0:
                 self._open()
             now = self._wait(deadline)
-            if now - self._looked < _LOOK_EVERY:
+            if now - self._checked_at < _CHECK_EVERY:
                 return
-            self._looked = now
+            self._checked_at = now
             if self._inode == _inode(self.path):
                 return
             # The file or the whole home was removed: a lock on it excludes no other process.
@@ -190,10 +190,10 @@ class WriterLock:
         pause, growth = _QUEUING
         try:
             while True:
-                if not next_in_line and self._take(self._queue):
+                if not next_in_line and self._try_lock(self._queue):
                     next_in_line, (pause, growth) = True, _NEXT
                 now = self._clock.monotonic()
-                if (next_in_line or now - began > _PATIENCE) and self._take(self._fd):
+                if (next_in_line or now - began > _PATIENCE) and self._try_lock(self._fd):
                     return now
                 if now >= deadline:
                     raise self._busy(self.holder())
@@ -201,9 +201,9 @@ class WriterLock:
                 self._clock.sleep(min(pause * jitter, deadline - now))
                 pause = min(pause * growth, _LONGEST_PAUSE)
         finally:
-            self._let_go(self._queue)
+            self._unlock(self._queue)
 
-    def _take(self, fd: int) -> bool:
+    def _try_lock(self, fd: int) -> bool:
         try:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -212,7 +212,7 @@ class WriterLock:
             raise failure(error, "write", self.path) from error
         return True
 
-    def _let_go(self, fd: int) -> None:
+    def _unlock(self, fd: int) -> None:
         try:
             if fd >= 0:
                 fcntl.flock(fd, fcntl.LOCK_UN)
@@ -228,7 +228,7 @@ class WriterLock:
             operation="update",
         )
 
-    def _leave_our_name(self) -> None:
+    def _write_our_name(self) -> None:
         try:
             os.pwrite(self._fd, self._name, 0)
         except OSError:

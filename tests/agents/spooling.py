@@ -1,4 +1,4 @@
-"""Payloads as agents send them, made by hand, and a spool to let them wait in."""
+"""Handmade payloads in the form of real agents, and a spool for them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What an agent's payload does not tell, its transcript or the file itself does."""
+"""Exit codes from transcripts and digests from files, where payloads lack them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What an agent wrote down becomes a session, once, and nobody takes its word for confirmed."""
+"""Transcripts become sessions, once, and their events are unconfirmed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Ingest: what hooks said becomes events, once, in the right session."""
+"""Ingest: payloads of hooks become events, once, in the right session."""
 
 from __future__ import annotations
 
@@ -793,7 +793,7 @@ def test_payload_of_wrong_shape_is_counted_and_stored(hooks: Hooks, payload: byt
 
 @pytest.mark.parametrize("left", [5, 12, 19, 33])
 def test_half_of_a_secret_is_stored_nowhere(hooks: Hooks, left: int) -> None:
-    """Where a text is cut, a part of it is left that nobody would know for a secret."""
+    """Half of a cut secret would not be recognized as one."""
     secret = "ghp_" + "A1b2C3d4E5f6G7h8I9j0K1l2M3n4O5p6Q7r8"
 
     def cut_at(most: int) -> str:
@@ -1044,7 +1044,7 @@ def test_briefing_after_a_compaction_has_the_commands_since(hooks: Hooks) -> Non
 
 
 def just_now(hooks: Hooks, source: str) -> str:
-    """A beginning whose hook is still waiting, so that nobody else takes it up."""
+    """The start of a run whose hook is still waiting, so that no other process ingests it."""
     name = hooks.start(source)
     os.utime(hooks.spool.path("new", name))
     return name

@@ -1,4 +1,4 @@
-"""What hooks said becomes events on a server, too: a sample of the tests of ingest.
+"""Payloads of hooks become events on PostgreSQL: a sample of the ingest tests.
 
 They are those tests, imported; what is different here is where their home keeps its sessions.
 """

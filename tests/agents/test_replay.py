@@ -1,4 +1,4 @@
-"""Every recorded payload of a real agent means what was looked up for it, or knowingly nothing."""
+"""Every recorded payload of a real agent has the expected events, or is ignored on purpose."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def test_every_recorded_payload_has_the_expected_events() -> None:
 
 
 def test_every_recorded_event_has_a_row() -> None:
-    """None is ignored because nobody ever heard of it."""
+    """No event is ignored because it is unknown."""
     for path in recorded():
         told = json.loads(path.read_bytes())
         name = told.get("hook_event_name") or told.get("type") or path.stem.partition("-")[2]

@@ -33,7 +33,7 @@ _OTHERS = st.dictionaries(_KEYS.filter(lambda key: key not in PATH), _VALUES, ma
 
 @st.composite
 def files(draw: st.DrawFn) -> tuple[str, Any]:
-    """A settings file as programs and people write them, and what it says."""
+    """A settings file as programs and people write them, and its value."""
     value: Any = draw(_OTHERS)
     if draw(st.booleans()):
         value["hooks"] = draw(_OTHERS)

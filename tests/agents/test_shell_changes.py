@@ -42,7 +42,7 @@ def git(folder: Path, *words: str) -> None:
 
 
 def age(*paths: Path) -> None:
-    """Let a file look as if nobody had touched it for long; only the time of its node is new."""
+    """Give a file an old modification time; only its inode time is new."""
     for path in paths:
         os.utime(path, (OLD, OLD))
 
@@ -165,7 +165,7 @@ def test_changes_are_found_without_git_by_a_short_walk(tmp_path: Path) -> None:
 
 
 class Hasty(FakeClock):
-    """A clock on which every look at it takes a second."""
+    """A clock that advances one second with each call."""
 
     def monotonic(self) -> float:
         self.at = getattr(self, "at", 0.0) + 1.0

@@ -249,7 +249,7 @@ def test_many_concurrent_payloads_are_all_spooled(script: Script) -> None:
 
 @pytest.fixture
 def program(tmp_path: Path) -> Path:
-    """Stands for Forestay: tells its arguments, on its output and in a file."""
+    """A program in place of Forestay that writes its arguments to its output and a file."""
     path = tmp_path / "program"
     said = f'echo "$@"; echo "$@" >>{tmp_path}/started; cat >&2; exit 7'
     path.write_text(f"#!/bin/sh\n{said}\n")

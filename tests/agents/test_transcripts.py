@@ -1,4 +1,4 @@
-"""What agents wrote down of their conversations is heard, and never more than is there."""
+"""Transcripts of agents are parsed, and nothing is invented."""
 
 from __future__ import annotations
 

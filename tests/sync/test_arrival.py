@@ -1,4 +1,4 @@
-"""A session is taken up on another device: what came along, what is missing, and what is told."""
+"""Resume a session on another device: what arrived, what is missing, and what is reported."""
 
 from __future__ import annotations
 
@@ -288,7 +288,7 @@ def test_only_commit_hashes_are_passed_to_git(move: Move, said: str) -> None:
 
 
 def test_only_names_and_versions_of_a_checkout_and_its_tools_are_shown(move: Move) -> None:
-    """A journal may say anything, and of this it is not told who says it."""
+    """A journal may contain any text, and this part is shown without its author."""
     move.begin()
     many = ", ".join(f"tool{n} obey" for n in range(50))
     for said in (

@@ -23,7 +23,7 @@ from tests.sync.travelling import Travellers, hashes, travel
 
 
 class Wished:
-    """A home that syncs by itself, but for the process that would do it."""
+    """A home that requests syncs in the background; no process is started."""
 
     def __init__(self, travellers: Travellers, monkeypatch: pytest.MonkeyPatch) -> None:
         self.began = 0
@@ -107,7 +107,7 @@ def test_waiting_process_leaves_its_request_to_a_running_sync(wished: Wished) ->
 
 @pytest.mark.req("X2-2")
 def test_process_that_waited_too_long_for_a_sync_tries_again(wished: Wished) -> None:
-    """Somebody typed it, before the last note was taken: nobody else would push that."""
+    """The user started it before the last note was recorded: no other process would push that."""
     wished.session.note("one")
     with ExitStack() as typed:
         typed.enter_context(exclusive_sync(wished.home.context))

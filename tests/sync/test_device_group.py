@@ -1,4 +1,4 @@
-"""Circles: a set of statements means the same however it came together, and nothing forged counts.
+"""Device groups: a set of statements means the same in any order, and nothing forged counts.
 
 A *history* here is what some devices did, each with what it knew at that moment; a device that
 was put out and does not know it goes on making statements, as a stolen one would.
@@ -436,7 +436,7 @@ def test_last_places_of_a_log_are_reserved_for_revocations() -> None:
 
 
 def hostile(count: int) -> list[SignedStatement[Statement]]:
-    """Devices that all put out the next one, none of which knows of the others."""
+    """Devices that each revoke the next one, without knowledge of each other."""
     laptop, _, group = two()
     (first, *_) = group.log.values()
     every = [keys.new_key() for _ in range(count)]

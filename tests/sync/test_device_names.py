@@ -1,4 +1,4 @@
-"""Who did what, on which device, and what a file tells of how its session travels."""
+"""Names of devices and persons, and the sync state in files."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A storage that tells each device another story: what comes of it when the stories meet."""
+"""A storage that shows each device another history, and how that is noticed."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ def test_part_of_a_history_reveals_that_the_rest_is_hidden(
 
 @pytest.mark.parametrize("lie", ["hidden", "cut", "replayed"])
 def test_push_does_not_build_on_a_false_listing(travellers: Travellers, lie: str) -> None:
-    """What waits here keeps waiting, is counted, and goes when the storage is honest again."""
+    """Events wait here, are counted, and are pushed when the storage is honest again."""
     remote = MemoryRemote()
     a, b, session = met(travellers, remote)
     seen = [name for name in remote.objects if named.as_pack(name)]

@@ -1,4 +1,4 @@
-"""What is forgotten goes from the remote too, and from whoever took it; nobody else can erase."""
+"""Forgotten events are erased on the remote and on other devices; no one else can erase."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def test_a_stale_copy_does_not_bring_it_back(travellers: Travellers, remote: Mem
 def test_pack_with_missing_content_and_no_tombstone_is_tampering(
     travellers: Travellers, remote: MemoryRemote
 ) -> None:
-    """Only who holds the keys can make such a pack: a device that went mad, or was taken."""
+    """Only a holder of the keys can make such a pack: a broken or stolen device."""
     a, b = travellers.make("a"), travellers.make("b")
     session = a.start("x")
     session.note("keep this")

@@ -24,7 +24,7 @@ WORD, OTHER = "Zimtschnecke", "Muskatnuss"
 
 @pytest.fixture
 def both(travellers: Travellers) -> tuple[Forestay, Forestay]:
-    """Two devices that hold one session, which says a word in several events of both."""
+    """Two devices with one session, in which events of both contain the same word."""
     a, b = travellers.make("a"), travellers.make("b")
     session = a.start("a plan", id="s-1")
     session.note(f"{WORD} one")
@@ -204,8 +204,7 @@ def test_session_that_was_forgotten_before_it_arrived_is_not_reported_as_new(
 
 @pytest.fixture
 def late(both: tuple[Forestay, Forestay], monkeypatch: pytest.MonkeyPatch) -> None:
-    """The same message, taken up on both devices: one forgets it and says so, the other does not
-    see that yet and pushes it."""
+    """Both devices record the same message; one forgets it, the other has not pulled that yet."""
     a, b = both
     for home in both:
         home.context.journal.append(

@@ -1,4 +1,4 @@
-"""Objects that were sealed once open for ever: the kept ones, and the bytes inside them.
+"""Sealed objects open forever: the stored samples, and the bytes inside them.
 
 What age makes is different each time, so the kept files are only read; what is inside is made
 of fixed keys here and pinned. `python -m tests.sync.test_golden_sealed` makes the files anew,

@@ -1,4 +1,4 @@
-"""What persons with access to a remote try, who know keys and sign what they put there."""
+"""Attacks by persons who can write to a remote, know keys and sign their objects."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ from tests.sync.people import World, notes, person_of, synced
 
 
 def lure(world: World, by: Forestay, to: Forestay, session: str) -> str:
-    """A session of an id that its maker chose, shared with someone who never asked."""
+    """A session under a chosen id, shared with a person who did not ask for it."""
     me, person = identity(by.context), key_text.read_person_key(person_of(to))
     ring = key_ring.new_ring(me.group, me.key, session, made=1)
     change = key_ring.share(ring, person, mode=key_ring.CONTINUE, made=1)
@@ -269,7 +269,7 @@ def test_interrupted_unshare_leaves_the_owner_with_keys_and_is_finished_by_the_n
 
 
 def removed(world: World, ann: Forestay) -> Forestay:
-    """A laptop that was in the circle and does not hear that it was put out."""
+    """A laptop of the group that does not learn of its revocation."""
     laptop = world.device("laptop", by=ann)
     synced(ann)
     synced(laptop)
@@ -516,7 +516,7 @@ def test_pack_pushed_after_a_share_ended_is_not_accepted_by_the_next_key_change(
 
 
 def put_pack(world: World, by: Forestay, device: str, body: bytes) -> str:
-    """A pack that someone who holds the keys signed, whatever is in it."""
+    """A pack with any content, signed by a holder of the keys."""
     held, there = ring_of(world, by)
     claim = sealed_pack.Claim(
         session="login",
@@ -593,7 +593,7 @@ def test_a_pack_that_is_refused_and_needed_is_an_error(world: World, ann: Forest
 
 
 def lying(world: World, by: Forestay, about: str) -> None:
-    """The last pack of someone tells of events that never were."""
+    """The last pack of a member reports events that never existed."""
     held, there = ring_of(world, by)
     chain = held.chain(by.context.store.machine.device)
     path = max((one for one in map(Path, world.files("p")) if chain in str(one)), key=str)
@@ -963,7 +963,7 @@ def test_imported_chain_is_pushed_by_its_author(world: World, ann: Forestay) -> 
 
 
 def pushed_with(by: Forestay, heads: dict[str, tuple[int, str]]) -> None:
-    """What someone pushes who tells more of others than there is."""
+    """Push a pack that reports more events of others than exist."""
     real = SessionKeys.seal
 
     def seal(self: SessionKeys, *given: Any, **how: Any) -> tuple[str, bytes]:

@@ -1,4 +1,4 @@
-"""The keys of a session and packs sealed to them: who reads, who writes, and what is noticed."""
+"""The keys of a session and packs sealed to them: readers, writers, and detected attacks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A device key in the system's keyring: the real package, with a backend that keeps a file."""
+"""A device key in the system's keyring: the real package, with a backend that stores a file."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ BACKEND = "keyrings.alt.file.PlaintextKeyring"
 
 
 class Ring:
-    """The system's keyring, as whoever holds this machine has it."""
+    """The system's keyring of the user of this machine."""
 
     def __init__(self, folder: Path) -> None:
         self.folder, self.backend = folder, alt.PlaintextKeyring()

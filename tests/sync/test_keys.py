@@ -1,4 +1,4 @@
-"""The device key, recovery codes and sealing: what opens, what does not, and what it says."""
+"""The device key, recovery codes and sealing: what opens, what does not, and the errors."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is too large, or too much, is refused before it fills the memory of who looks at it."""
+"""Too large or too many objects are refused before they fill the memory."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ HASH = "0" * 32
 
 
 def bomb(tmp_path: Path, count: int, size: int) -> bytes:
-    """A pack of one event, of a kind that nobody knows, with much content that is nothing."""
+    """A pack of one event of an unknown kind with much meaningless content."""
     home = Home(tmp_path / "bomber")
     home.start()
     with home.store.view("s-1") as view:

@@ -53,7 +53,7 @@ class Dying(MemoryRemote):
 
 
 class Walk:
-    """One story of some devices; `chance` tells it."""
+    """One random history of some devices, chosen by `chance`."""
 
     def __init__(self, folder: Path, seed: int) -> None:
         self.chance = random.Random(seed)
@@ -121,7 +121,7 @@ class Walk:
         self._sync(self.homes[n], push=push, pull=not push)
 
     def die(self, n: int) -> None:
-        """The remote goes away after some calls; the home is opened anew, as after a crash."""
+        """Make the remote fail after some calls and open the home again, as after a crash."""
         try:
             travel(self.homes[n], remote=Dying(self.remote.objects, self._pick(0, 9)))
         except Unreachable:

@@ -1,4 +1,4 @@
-"""A storage that lies: every kind of lie, in seeded instances, told to those who know more or less.
+"""A storage that lies: every kind of lie, in seeded instances, to devices that know more or less.
 
 Whoever was handed false bytes says so, with the error of that lie, and has taken nothing of the
 session. A lie that nobody is told, or that nobody can know of, has no effect: what is taken is of
@@ -114,7 +114,7 @@ def hide_a_pack(storage: Storage) -> None:
 
 
 def hide_keys(storage: Storage) -> None:
-    """The newest keys of a session: those of before a device was put out are shown."""
+    """Show old keys of a session, from before a device was revoked."""
     storage.lying.hide(storage.chance.choice(storage.key_ring())[-1])
 
 
@@ -196,7 +196,7 @@ def another_mark(storage: Storage) -> None:
 
 
 def stale_circle(storage: Storage) -> None:
-    """What is told of the devices is from before one of them was put out."""
+    """Show a device group from before a device was revoked."""
     older = [name for name in storage.world.stages[0] if name.startswith("c/")]
     storage.lying.replay(storage.chance.choice(older), _newest_circle(storage))
 
@@ -228,7 +228,7 @@ def _renamed(one: PackName, **fields: object) -> str:
 
 
 class Attack(NamedTuple):
-    """A lie, and the errors by which it may be told."""
+    """A lie, and the errors that may report it."""
 
     lie: Callable[[Storage], None]
     told: tuple[type[ForestayError], ...]
@@ -342,7 +342,7 @@ def _require_truth(
 
 
 def instances(count: int, seed: int) -> Iterator[tuple[str, Attack, int]]:
-    """Every attack on everyone in turn, each with a seed of its own."""
+    """Yield every attack on every device, each with its own seed."""
     pairs = [(who, attack) for attack in ATTACKS for who in WHO]
     for n in range(count):
         who, attack = pairs[n % len(pairs)]

@@ -37,7 +37,7 @@ def forget(stay: Forestay, text: str) -> None:
 
 @pytest.fixture
 def member(world: World, ann: Forestay) -> Forestay:
-    """Someone who may continue, and forgot what its owner wrote; the owner heard of it."""
+    """A member who may continue and forgot events of the owner; the owner has pulled that."""
     bob = world.person("bob")
     ann.shares.add("login", person_of(bob), mode=key_ring.CONTINUE)
     synced(bob)
@@ -72,7 +72,7 @@ def test_a_members_tombstone_erases_nothing_by_import_restore_or_rebuild(
 def test_rebuild_does_not_bring_back_forgotten_events(
     world: World, ann: Forestay, member: Forestay
 ) -> None:
-    """Its own word holds there for all, even if nobody else has to obey it."""
+    """Its own tombstone is valid there, although no other device has to apply it."""
     ann.session("login").note("a slip")
     ann.backups.create()
     stale = Path(ann.backups.list()[-1]).read_bytes()
@@ -199,7 +199,7 @@ def exported(world: World, stay: Forestay, name: str = "carried") -> str:
 def test_imported_chain_is_pushed_without_an_author_until_its_author_signs(
     world: World, ann: Forestay
 ) -> None:
-    """Of a lost machine, perhaps: so it travels, under the name of who brought it."""
+    """The author may be a lost machine, so the importer pushes it under their name."""
     path, device = exported(world, ann), ann.context.store.machine.device
     cat, bob = world.person("cat"), world.person("bob")
     cat.backups.import_(path)
@@ -580,7 +580,7 @@ def test_file_with_only_a_tombstone_does_not_block_a_session(world: World, ann: 
 
 
 def forestalled(world: World, ann: Forestay, victim: Forestay) -> Forestay:
-    """Someone who may continue puts events there under the id of a device that worked apart."""
+    """A member pushes events under the id of a device that was offline."""
     bob = world.person("bob")
     ann.shares.add("login", person_of(bob), mode=key_ring.CONTINUE)
     synced(bob)
@@ -598,7 +598,7 @@ ALL = ["goes on", "made up", "precious", "worked apart"]
 def test_events_under_an_id_that_another_person_uses_reach_all_devices(
     world: World, ann: Forestay
 ) -> None:
-    """What it writes later follows that: nobody could take any of it."""
+    """Its later events follow those, so no other device could accept them."""
     desk = world.device("desk", by=ann)
     bob, taken = forestalled(world, ann, desk), desk.context.store.machine.device
     report = synced(desk)

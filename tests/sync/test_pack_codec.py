@@ -1,4 +1,4 @@
-"""Packs made in one go: whoever deflates them, anyone inflates them."""
+"""Packs encoded in memory: any library can inflate them."""
 
 from __future__ import annotations
 

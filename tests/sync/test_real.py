@@ -66,7 +66,7 @@ class Pair:
         self.objects = {one.name: remote.get(one.name) for one in remote.list("")}
 
     def attempt(self, killer: Killer, address: str, at: int, how: str) -> str:
-        """Kill a sync of the first, then let both sync: they must be equal, whatever died when."""
+        """Kill a sync of the first device, then sync both: they must be equal."""
         place = self.folder / os.urandom(4).hex()
         for name in "ab":
             shutil.copytree(self.folder / name, place / name)

@@ -1,4 +1,4 @@
-"""A bucket as a remote: what an address may say, what a server may answer, what nobody may see."""
+"""A bucket as a remote: addresses, answers of servers, and secrets that must not leak."""
 
 from __future__ import annotations
 
@@ -158,7 +158,7 @@ def test_library_that_is_missing_is_named(monkeypatch: pytest.MonkeyPatch) -> No
 
 
 class Faulty:
-    """A server that gives the answers it was told to, one after the other, the last for ever.
+    """A server that gives the prepared answers in order, and then repeats the last one.
 
     An answer is a status and a body, or a status below 100 for a connection that breaks.
     """

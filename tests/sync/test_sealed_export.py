@@ -1,4 +1,4 @@
-"""Exported files that are sealed: who opens them, and what the others are told."""
+"""Sealed export files: who can open them, and which errors the others get."""
 
 from __future__ import annotations
 

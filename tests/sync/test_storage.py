@@ -1,4 +1,4 @@
-"""Storages that fail and lie: each does what it says it does, and says how often it did."""
+"""The faulty storages of the tests: each fails as described and counts how often."""
 
 from __future__ import annotations
 

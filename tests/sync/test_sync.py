@@ -415,7 +415,7 @@ def replayed(remote: MemoryRemote) -> None:
 
 
 def renamed(remote: MemoryRemote) -> None:
-    """An older pack once more, under a name of its own that goes on with the chain."""
+    """An older pack under a new name that continues the chain."""
     name = packs(remote)[0]
     found = named.as_pack(name)
     assert found is not None

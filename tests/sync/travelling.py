@@ -1,4 +1,4 @@
-"""Several devices of one person, each with a home of its own, and a folder between them."""
+"""Several devices of one person, each with its own home, and a folder as their remote."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ class Travellers:
         return home
 
     def reopen(self, name: str, *, same_place: bool = False) -> Forestay:
-        """A home once more. `same_place`: its database keeps its identity though it was copied."""
+        """Open a copied home. `same_place`: its database has the same identity despite the copy."""
         path = self.folder / name
         if same_place:
             keep_place(path)
@@ -72,7 +72,7 @@ class Travellers:
 
 
 def keep_place(path: Path) -> None:
-    """Make a copied database believe that it was never moved: a copy by blocks cannot tell."""
+    """Make a copied database look unmoved, like a copy of disk blocks."""
     import sqlite3
     from contextlib import closing
 

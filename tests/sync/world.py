@@ -124,7 +124,7 @@ class World:
 
     @contextmanager
     def victim(self, who: str) -> Iterator[Forestay]:
-        """A copy of the home of one who is to be lied to."""
+        """Return a copy of the home that the storage lies to."""
         place = self.folder / "victim"
         shutil.copytree(self.folder / who, place)
         home = opened(str(place))

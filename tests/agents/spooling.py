@@ -68,8 +68,8 @@ class Hooks:
 
     def answer(self, id: str, command: str = "make", **more: Any) -> str:
         use = {"tool_name": "Bash", "tool_input": {"command": command}, "tool_use_id": id}
-        told = {"stdout": "ok", "stderr": "", "interrupted": False}
-        return self.say("PostToolUse", **use, tool_response=told, duration_ms=12, **more)
+        payload = {"stdout": "ok", "stderr": "", "interrupted": False}
+        return self.say("PostToolUse", **use, tool_response=payload, duration_ms=12, **more)
 
     def write(self, path: str, content: str = "text\n", id: str = "") -> str:
         full = str(self.project / path)

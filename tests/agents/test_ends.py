@@ -57,12 +57,12 @@ def test_digest_reported_with_other_line_ends_is_that_of_the_file(hooks: Hooks) 
     claude = hooks.another("n2", "claude-code")
     claude.say("UserPromptSubmit", prompt="Go")
     given = {"file_path": str(path), "old_string": "two", "new_string": "zwei"}
-    told = {"filePath": str(path), "originalFile": "one\ntwo\n", "oldString": "two"}
+    payload = {"filePath": str(path), "originalFile": "one\ntwo\n", "oldString": "two"}
     claude.say(
         "PostToolUse",
         tool_name="Edit",
         tool_input=given,
-        tool_response={**told, "newString": "zwei"},
+        tool_response={**payload, "newString": "zwei"},
         tool_use_id="t1",
     )
     (change,) = (body for body in bodies(claude) if isinstance(body, ev.FileChanged))

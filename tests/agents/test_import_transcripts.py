@@ -35,14 +35,14 @@ def stay(tmp_path: Path, project: Path) -> Iterator[Forestay]:
 
 
 def conversation(project: Path) -> list[dict[str, Any]]:
-    told = {"type": "create", "filePath": f"{project}/a.py", "content": "x\n"}
+    payload = {"type": "create", "filePath": f"{project}/a.py", "content": "x\n"}
     done = [{"type": "text", "text": "Done."}]
     records = [
         user("Mend the sail. It has a hole.", 1),
         uses("Bash", {"command": "make sail"}, 2),
         result(2, 3, "Error", "Exit code 2\nno thread", is_error=True),
         uses("Write", {"file_path": f"{project}/a.py", "content": "x\n"}, 4),
-        result(4, 5, told),
+        result(4, 5, payload),
         uses("Write", {"file_path": "/elsewhere/b.py", "content": "x\n"}, 6),
         result(6, 7, {"type": "create", "filePath": "/elsewhere/b.py", "content": "x\n"}),
         uses("TodoWrite", {"todos": [{"content": "sew", "status": "in_progress"}]}, 8),
@@ -60,7 +60,7 @@ def transcripts(tmp_path: Path, project: Path) -> Path:
     return tmp_path / "agents"
 
 
-def told(
+def import_from(
     stay: Forestay, place: Path, agent: str = "claude-code", **more: Any
 ) -> list[TranscriptInfo]:
     return stay.agents.adopt_transcripts(agent, str(place), **more)
@@ -73,7 +73,7 @@ def bodies(stay: Forestay, session: str) -> list[ev.Body]:
 def test_a_conversation_becomes_a_paused_session_of_its_project(
     stay: Forestay, transcripts: Path
 ) -> None:
-    [one] = told(stay, transcripts)
+    [one] = import_from(stay, transcripts)
     assert (one.outcome, one.goal, one.native) == ("adopted", "Mend the sail", "n1")
     assert one.missed == {"a file outside of the project": 1}
     [row] = stay.list()
@@ -95,7 +95,7 @@ def test_a_conversation_becomes_a_paused_session_of_its_project(
 
 
 def test_imported_content_is_unconfirmed(stay: Forestay, transcripts: Path) -> None:
-    [one] = told(stay, transcripts)
+    [one] = import_from(stay, transcripts)
     text = stay.session(one.session).brief().text
     assert 'Goal: "Mend the sail" (from transcript:claude-code, unconfirmed)' in text
     assert "the goal is not confirmed; it came from transcript:claude-code" in text
@@ -104,20 +104,20 @@ def test_imported_content_is_unconfirmed(stay: Forestay, transcripts: Path) -> N
 
 
 def test_twice_is_once(stay: Forestay, transcripts: Path) -> None:
-    [first] = told(stay, transcripts)
-    [again] = told(stay, transcripts)
+    [first] = import_from(stay, transcripts)
+    [again] = import_from(stay, transcripts)
     assert (again.outcome, again.events, again.session) == ("known", 0, first.session)
     os.utime(first.path)
-    [touched] = told(stay, transcripts)
+    [touched] = import_from(stay, transcripts)
     assert (touched.outcome, touched.events) == ("known", 0)
     assert len(bodies(stay, first.session)) == first.events
 
 
 def test_grown_transcript_adds_only_new_events(stay: Forestay, transcripts: Path) -> None:
-    [first] = told(stay, transcripts)
+    [first] = import_from(stay, transcripts)
     with open(first.path, "a") as file:
         file.write(json.dumps(user("and the mast", 20)) + "\n")
-    [grown] = told(stay, transcripts)
+    [grown] = import_from(stay, transcripts)
     assert (grown.outcome, grown.events, grown.session) == ("grown", 1, first.session)
     assert bodies(stay, first.session)[-1] == ev.MessageSent(role="user", text="and the mast")
 
@@ -125,9 +125,9 @@ def test_grown_transcript_adds_only_new_events(stay: Forestay, transcripts: Path
 def test_dry_run_records_nothing_and_reports_what_would_be_imported(
     stay: Forestay, transcripts: Path
 ) -> None:
-    [dry] = told(stay, transcripts, dry_run=True)
+    [dry] = import_from(stay, transcripts, dry_run=True)
     assert stay.list() == []
-    [real] = told(stay, transcripts)
+    [real] = import_from(stay, transcripts)
     assert (dry.events, dry.goal, dry.outcome) == (real.events, real.goal, "adopted")
 
 
@@ -136,17 +136,17 @@ def test_conversation_recorded_by_hooks_is_not_imported_again(
 ) -> None:
     from forestay.store.machine.agent_runs import AgentRuns, Run
 
-    heard = Run("claude-code", "n1", session="h1")
-    monkeypatch.setattr(AgentRuns, "find", lambda self, agent, native: heard)
-    [one] = told(stay, transcripts)
+    parsed = Run("claude-code", "n1", session="h1")
+    monkeypatch.setattr(AgentRuns, "find", lambda self, agent, native: parsed)
+    [one] = import_from(stay, transcripts)
     assert (one.outcome, one.session, one.events) == ("recorded", "h1", 0)
     assert stay.list() == []
 
 
 def test_forgotten_transcript_is_not_imported_again(stay: Forestay, transcripts: Path) -> None:
-    [one] = told(stay, transcripts)
+    [one] = import_from(stay, transcripts)
     stay.session(one.session).lifecycle.forget()
-    [again] = told(stay, transcripts)
+    [again] = import_from(stay, transcripts)
     assert again.outcome == "forgotten"
     assert stay.list() == []
 
@@ -157,7 +157,7 @@ def test_secrets_and_long_words_are_treated_as_everywhere(
     secret = "ghp_" + "a1B2" * 9
     long = f"Look at this: {secret} " + "line of a log\n" * 2000
     write(tmp_path / "agents" / "n2.jsonl", {**user(long, 1), "cwd": str(project)})
-    [one] = told(stay, tmp_path / "agents")
+    [one] = import_from(stay, tmp_path / "agents")
     body = bodies(stay, one.session)[1]
     assert isinstance(body, ev.MessageSent) and body.blob and body.size > 20_000
     whole = [line.event.body for line in stay.session(one.session).log(full=True)][1]
@@ -173,7 +173,7 @@ def test_conversation_of_a_deleted_folder_is_imported(stay: Forestay, tmp_path: 
         result(2, 3, told_write),
     )
     write(tmp_path / "agents" / "n1.jsonl", *records)
-    [one] = told(stay, tmp_path / "agents")
+    [one] = import_from(stay, tmp_path / "agents")
     paths = [body.path for body in bodies(stay, one.session) if isinstance(body, ev.FileChanged)]
     assert (one.outcome, one.folder, paths) == ("adopted", "/w", ["a.py"])
 
@@ -185,17 +185,17 @@ def test_transcripts_of_codex_and_gemini_are_imported(
     prompt = {"type": "message", "role": "user", "content": [{"type": "input_text", "text": "go"}]}
     parse_prompt = {"type": "response_item", "timestamp": META.get("timestamp"), "payload": prompt}
     write(rollout, META, parse_prompt, calls("shell", {"command": "ls"}, 1), output(1, 2, "x"))
-    [one] = told(stay, tmp_path / "codex", "codex")
+    [one] = import_from(stay, tmp_path / "codex", "codex")
     assert (one.outcome, one.goal, one.events) == ("adopted", "go", 3)
     chats = tmp_path / "gemini" / "p" / "chats" / "session-1.jsonl"
     write(chats, {"sessionId": "n9"}, chat("user", 1, "row"), chat("gemini", 2, "Rowed."))
-    [two] = told(stay, tmp_path / "gemini", "gemini")
+    [two] = import_from(stay, tmp_path / "gemini", "gemini")
     assert (two.goal, two.events) == ("row", 3)
 
 
 def test_empty_conversation_is_no_session(stay: Forestay, tmp_path: Path) -> None:
     write(tmp_path / "agents" / "n1.jsonl", line("summary"), user("x", 1, isMeta=True))
-    [one] = told(stay, tmp_path / "agents")
+    [one] = import_from(stay, tmp_path / "agents")
     assert (one.outcome, one.session) == ("empty", "")
     assert stay.list() == []
 
@@ -215,7 +215,7 @@ def test_unreadable_transcript_does_not_stop_the_others(
             yield record
 
     monkeypatch.setattr(find, "records", failing)
-    outcomes = {one.native: one.outcome for one in told(stay, transcripts)}
+    outcomes = {one.native: one.outcome for one in import_from(stay, transcripts)}
     assert outcomes == {"n0": "adopted", "n1": "unreadable"}
 
 
@@ -224,8 +224,8 @@ def test_only_transcripts_changed_since_then_are_imported(
 ) -> None:
     path = transcripts / "-proj" / "n1.jsonl"
     os.utime(path, (10**9, 10**9))
-    assert told(stay, transcripts, since="30d") == []
-    assert len(told(stay, transcripts, since="2001-01-01")) == 1
+    assert import_from(stay, transcripts, since="30d") == []
+    assert len(import_from(stay, transcripts, since="2001-01-01")) == 1
 
 
 @pytest.mark.parametrize(
@@ -245,6 +245,6 @@ def test_a_since_that_is_none_is_refused(since: str) -> None:
 
 def test_places_and_agents_that_are_none_are_refused(stay: Forestay, tmp_path: Path) -> None:
     with pytest.raises(InvalidInput, match="there is no"):
-        told(stay, tmp_path / "nowhere")
+        import_from(stay, tmp_path / "nowhere")
     with pytest.raises(InvalidInput, match="cannot be read"):
-        told(stay, tmp_path, "cursor")
+        import_from(stay, tmp_path, "cursor")

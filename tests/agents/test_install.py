@@ -216,9 +216,9 @@ def test_link_out_of_a_project_is_not_followed(name: str, link: str, places: Pla
 def test_hook_that_the_user_added_next_to_ours_stays(name: str, at: int, places: Places) -> None:
     _install(name, USER, places)
     path = Path(_hooks_file(name, places))
-    told = json.loads(path.read_text())
-    told["hooks"]["SessionStart"][0]["hooks"].insert(at, {"command": "mine"})
-    path.write_text(json.dumps(told))
+    payload = json.loads(path.read_text())
+    payload["hooks"]["SessionStart"][0]["hooks"].insert(at, {"command": "mine"})
+    path.write_text(json.dumps(payload))
     _install(name, USER, places)
     _uninstall(name, USER, places)
     left = {"hooks": {"SessionStart": [{"hooks": [{"command": "mine"}]}]}}

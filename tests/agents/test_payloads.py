@@ -41,14 +41,14 @@ def payload(event: str, **more: Any) -> dict[str, Any]:
     return {**COMMON, "hook_event_name": event, **more}
 
 
-def heard(agent: str, told: object, event: str = "") -> HookEvent:
-    found = parse_payload(agent, told, event)
+def parse_known(agent: str, values: object, event: str = "") -> HookEvent:
+    found = parse_payload(agent, values, event)
     assert found is not None
     return found
 
 
-def bodies(agent: str, told: object, event: str = "") -> list[Body]:
-    return list(heard(agent, told, event).bodies)
+def bodies(agent: str, values: object, event: str = "") -> list[Body]:
+    return list(parse_known(agent, values, event).bodies)
 
 
 def ran(tool: str, given: object, response: object, **more: Any) -> dict[str, Any]:
@@ -66,13 +66,13 @@ def sha(text: str) -> str:
 @pytest.mark.parametrize("agent", [*FORMED, "gemini"])
 @pytest.mark.parametrize("source", ["startup", "resume", "clear", "compact", "fork"])
 def test_start_has_its_source(agent: str, source: str) -> None:
-    start = heard(agent, payload("SessionStart", source=source, model="m-1"))
+    start = parse_known(agent, payload("SessionStart", source=source, model="m-1"))
     assert (start.what, start.source, start.native, start.model) == ("start", source, "n1", "m-1")
     assert (start.agent, start.cwd, start.transcript, start.bodies) == (agent, "/w", "/t.jsonl", ())
 
 
 @pytest.mark.parametrize(
-    ("told", "ms"),
+    ("values", "ms"),
     [
         ("1970-01-01T00:00:01.5Z", 1500),
         ("1970-01-01T01:00:00+01:00", 0),
@@ -83,17 +83,17 @@ def test_start_has_its_source(agent: str, source: str) -> None:
         (None, 0),
     ],
 )
-def test_a_time_is_the_same_wherever_it_is_read(told: object, ms: int) -> None:
-    assert parse_time(told) == ms
+def test_a_time_is_the_same_wherever_it_is_read(values: object, ms: int) -> None:
+    assert parse_time(values) == ms
 
 
 def test_a_start_of_a_new_kind_is_a_start() -> None:
-    assert heard("codex", payload("SessionStart", source="teleport")).source == "startup"
+    assert parse_known("codex", payload("SessionStart", source="teleport")).source == "startup"
 
 
 @pytest.mark.parametrize(("agent", "event"), [("codex", "SessionEnd"), ("gemini", "SessionEnd")])
 def test_end_has_its_reason(agent: str, event: str) -> None:
-    end = heard(agent, payload(event, reason="clear", timestamp="2026-01-02T03:04:05.678Z"))
+    end = parse_known(agent, payload(event, reason="clear", timestamp="2026-01-02T03:04:05.678Z"))
     assert (end.what, end.source, end.at) == ("end", "clear", 1767323045678)
 
 
@@ -106,14 +106,14 @@ def test_end_has_its_reason(agent: str, event: str) -> None:
     ],
 )
 def test_a_turn_ends_with_the_last_words_of_the_agent(agent: str, event: str, field: str) -> None:
-    end = heard(agent, payload(event, **{field: "done, see a.py"}, input_tokens=900))
+    end = parse_known(agent, payload(event, **{field: "done, see a.py"}, input_tokens=900))
     assert end.what == "turn_end" and end.tokens == 900
     assert end.bodies == (ev.MessageSent(role="agent", text="done, see a.py"),)
-    assert heard(agent, payload(event, **{field: None})).bodies == ()
+    assert parse_known(agent, payload(event, **{field: None})).bodies == ()
 
 
 def test_an_interrupt_ends_a_turn() -> None:
-    assert heard("codex", payload("Interrupt")).source == "interrupt"
+    assert parse_known("codex", payload("Interrupt")).source == "interrupt"
 
 
 @pytest.mark.parametrize(
@@ -121,14 +121,16 @@ def test_an_interrupt_ends_a_turn() -> None:
     [("rate_limit", "transient"), ("billing_error", "configuration"), ("new", "logical")],
 )
 def test_a_model_that_does_not_answer_is_an_error(kind: str, category: str) -> None:
-    failed = heard("claude-code", payload("StopFailure", error=kind, last_assistant_message="429"))
+    failed = parse_known(
+        "claude-code", payload("StopFailure", error=kind, last_assistant_message="429")
+    )
     assert failed.what == "failure"
     assert failed.bodies == (ev.ErrorRaised(message="429", category=category),)
 
 
 def test_sub_agent_whose_model_does_not_answer_fails() -> None:
-    told = payload("StopFailure", error="rate_limit", last_assistant_message="429", agent_id="a7")
-    died = heard("claude-code", told)
+    values = payload("StopFailure", error="rate_limit", last_assistant_message="429", agent_id="a7")
+    died = parse_known("claude-code", values)
     assert (died.what, died.by) == ("agent_stop", "a7")
     assert died.bodies == (ev.AgentFailed(agent="a7", error="429", category="transient"),)
 
@@ -144,21 +146,21 @@ NOTICE = (
 
 @pytest.mark.parametrize("agent", FORMED)
 def test_prompt_has_the_words_of_the_user(agent: str) -> None:
-    prompt = heard(agent, payload("UserPromptSubmit", prompt="fix <b>bold</b> text"))
+    prompt = parse_known(agent, payload("UserPromptSubmit", prompt="fix <b>bold</b> text"))
     assert prompt.what == "prompt"
     assert prompt.bodies == (ev.MessageSent(role="user", text="fix <b>bold</b> text"),)
 
 
 @pytest.mark.parametrize("agent", FORMED)
 def test_prompt_of_a_sub_agent_is_machine_text(agent: str) -> None:
-    told = heard(agent, payload("UserPromptSubmit", prompt="look there", agent_id="a7"))
-    assert (told.what, told.by) == ("other", "a7")
-    assert told.bodies == (ev.MessageSent(role="machine", text="look there"),)
+    values = parse_known(agent, payload("UserPromptSubmit", prompt="look there", agent_id="a7"))
+    assert (values.what, values.by) == ("other", "a7")
+    assert values.bodies == (ev.MessageSent(role="machine", text="look there"),)
 
 
 def test_machine_text_and_user_text_are_separate_messages() -> None:
-    told = payload("BeforeAgent", prompt="<hook_context>obey</hook_context>\n\nfix it")
-    assert bodies("gemini", told) == [
+    values = payload("BeforeAgent", prompt="<hook_context>obey</hook_context>\n\nfix it")
+    assert bodies("gemini", values) == [
         ev.MessageSent(role="machine", text="<hook_context>obey</hook_context>"),
         ev.MessageSent(role="user", text="fix it"),
     ]
@@ -179,8 +181,8 @@ def test_a_notice_of_a_killed_sub_agent_is_its_death() -> None:
 
 def test_a_sub_agent_that_failed_dies_once() -> None:
     notice = NOTICE.format(status="failed")
-    told = bodies("claude-code", payload("UserPromptSubmit", prompt=notice))
-    assert not any(isinstance(move, ev.AgentFailed) for move in told), "StopFailure has told"
+    values = bodies("claude-code", payload("UserPromptSubmit", prompt=notice))
+    assert not any(isinstance(move, ev.AgentFailed) for move in values), "StopFailure has told"
     assert any(isinstance(move, ev.AgentFailed) for move in parse_prompt(notice))
 
 
@@ -221,23 +223,25 @@ BEFORE = {
 @pytest.mark.parametrize("doing", BEFORE)
 def test_started_call_is_described_in_one_line(doing: str) -> None:
     tool, given = BEFORE[doing]
-    told = payload("PreToolUse", tool_name=tool, tool_input=given, tool_use_id="u1", agent_id="a7")
-    before = heard("claude-code", told)
+    values = payload(
+        "PreToolUse", tool_name=tool, tool_input=given, tool_use_id="u1", agent_id="a7"
+    )
+    before = parse_known("claude-code", values)
     assert (before.what, before.doing, before.tool, before.pair) == ("before", doing, tool, "u1")
     assert (before.by, before.bodies) == ("a7", ())
     assert before.task == ("look around" if tool == "Agent" else "")
 
 
 def test_a_long_command_is_cut_where_it_is_only_mentioned() -> None:
-    told = payload("PreToolUse", tool_name="Bash", tool_input={"command": "x " * 9000})
-    assert 150 < len(heard("codex", told).doing) <= 160
+    values = payload("PreToolUse", tool_name="Bash", tool_input={"command": "x " * 9000})
+    assert 150 < len(parse_known("codex", values).doing) <= 160
 
 
 def test_calls_without_an_id_pair_by_tool_and_input() -> None:
     call = {"tool_name": "run_shell_command", "tool_input": {"command": "ls"}}
-    before = heard("gemini", payload("BeforeTool", **call))
-    after = heard("gemini", payload("AfterTool", **call, tool_response={"llmContent": "x"}))
-    other = heard("gemini", payload("BeforeTool", tool_name="glob", tool_input={}))
+    before = parse_known("gemini", payload("BeforeTool", **call))
+    after = parse_known("gemini", payload("AfterTool", **call, tool_response={"llmContent": "x"}))
+    other = parse_known("gemini", payload("BeforeTool", tool_name="glob", tool_input={}))
     assert before.pair == after.pair != other.pair
     assert (before.key, after.key) == ("", "")
 
@@ -317,16 +321,16 @@ ENDS: dict[str, tuple[str, dict[str, Any], list[Body]]] = {
 
 @pytest.mark.parametrize("name", ENDS)
 def test_command_is_recorded_with_its_result(name: str) -> None:
-    agent, told, expected = ENDS[name]
-    after = heard(agent, told)
+    agent, values, expected = ENDS[name]
+    after = parse_known(agent, values)
     assert list(after.bodies) == expected
     assert after.what == "after" and after.shell
 
 
 def test_long_error_is_stored_with_its_first_line_and_its_end() -> None:
     error = "Exit code 1\n" + "noise\n" * 5000 + "2 failed"
-    told = payload("PostToolUseFailure", tool_name="Bash", tool_input=SHELL, error=error)
-    [body] = bodies("claude-code", told)
+    values = payload("PostToolUseFailure", tool_name="Bash", tool_input=SHELL, error=error)
+    [body] = bodies("claude-code", values)
     assert isinstance(body, ev.CommandRan)
     assert body.error.startswith("exit 1\n") and body.error.endswith("2 failed")
     assert len(body.error) < 3100
@@ -335,8 +339,8 @@ def test_long_error_is_stored_with_its_first_line_and_its_end() -> None:
 def test_no_part_of_a_cut_key_is_stored() -> None:
     key = "-----BEGIN RSA PRIVATE KEY-----\n" + "c2VjcmV0\n" * 900 + "-----END RSA PRIVATE KEY-----"
     error = "noise\n" * 900 + key + "\nsorry"
-    told = payload("PostToolUseFailure", tool_name="Bash", tool_input=SHELL, error=error)
-    [body] = bodies("claude-code", told)
+    values = payload("PostToolUseFailure", tool_name="Bash", tool_input=SHELL, error=error)
+    [body] = bodies("claude-code", values)
     assert isinstance(body, ev.CommandRan)
     assert "c2VjcmV0" not in body.error and "sorry" in body.error
 
@@ -345,8 +349,8 @@ def test_a_call_of_a_server_is_a_command() -> None:
     [echo] = bodies("claude-code", ran("mcp__toy__echo", {"text": "ping", "deep": {"a": 1}}, "{}"))
     assert echo == ev.CommandRan(name="mcp__toy__echo", arguments="text=ping, deep={…}")
     named = {"server_name": "toy", "tool_name": "echo"}
-    told = payload("AfterTool", tool_name="mcp_toy_echo", tool_input={}, mcp_context=named)
-    assert bodies("gemini", told) == [ev.CommandRan(name="mcp__toy__echo")]
+    values = payload("AfterTool", tool_name="mcp_toy_echo", tool_input={}, mcp_context=named)
+    assert bodies("gemini", values) == [ev.CommandRan(name="mcp__toy__echo")]
     wrong = {"isError": True, "content": [{"type": "text", "text": "no such thing"}]}
     [failed] = bodies("codex", ran("mcp__toy__echo", {}, wrong))
     assert failed == ev.CommandRan(name="mcp__toy__echo", status="failure", error="no such thing")
@@ -354,7 +358,7 @@ def test_a_call_of_a_server_is_a_command() -> None:
 
 @pytest.mark.parametrize("tool", ["Read", "WebSearch", "mcp__forestay__record"])
 def test_reading_tools_and_our_own_tools_have_no_events(tool: str) -> None:
-    after = heard("claude-code", ran(tool, {"file_path": "/w/a"}, "text"))
+    after = parse_known("claude-code", ran(tool, {"file_path": "/w/a"}, "text"))
     assert (after.what, after.bodies, after.pair) == ("after", (), "u1")
 
 
@@ -482,8 +486,8 @@ FILES: dict[str, tuple[str, dict[str, Any], list[Body]]] = {
 
 @pytest.mark.parametrize("name", FILES)
 def test_file_is_recorded_with_its_digests_before_and_after(name: str) -> None:
-    agent, told, expected = FILES[name]
-    after = heard(agent, told)
+    agent, values, expected = FILES[name]
+    after = parse_known(agent, values)
     assert list(after.bodies) == expected
     assert not after.shell
 
@@ -503,8 +507,8 @@ APPLIED = """*** Begin Patch
 
 
 def test_a_patch_is_a_change_of_each_of_its_files() -> None:
-    told = ran("apply_patch", {"command": APPLIED}, "Exit code: 0\nOutput:\nSuccess.")
-    assert bodies("codex", told) == [
+    values = ran("apply_patch", {"command": APPLIED}, "Exit code: 0\nOutput:\nSuccess.")
+    assert bodies("codex", values) == [
         *changed("/w/new.py", **NEW),
         *changed("/w/old.py", action="deleted"),
         *changed("/w/moved.py", action="created", added=2, removed=1),
@@ -537,7 +541,7 @@ def test_list_of_tasks_is_parsed_completely(agent: str) -> None:
         {"nothing": "here"},
         "odd",
     ]
-    todo = heard(agent, ran(tool, {name: lines}, "ok")).todo
+    todo = parse_known(agent, ran(tool, {name: lines}, "ok")).todo
     assert todo is not None
     assert [(one.title, one.status) for one in todo] == [
         ("lay keel", "done"),
@@ -550,7 +554,7 @@ def test_list_of_tasks_is_parsed_completely(agent: str) -> None:
 
 def test_a_list_is_never_longer_than_two_hundred() -> None:
     lines = [{"content": f"task {n}"} for n in range(900)]
-    todo = heard("claude-code", ran("TodoWrite", {"todos": lines}, "")).todo
+    todo = parse_known("claude-code", ran("TodoWrite", {"todos": lines}, "")).todo
     assert todo is not None and len(todo) == 200
 
 
@@ -564,8 +568,8 @@ def test_single_tasks_are_steps_with_ids_of_their_session() -> None:
         "pending": [],
     }
     for status, expected in ways.items():
-        told = ran("TaskUpdate", {"taskId": "3", "status": status}, {"success": True})
-        assert bodies("claude-code", told) == expected
+        values = ran("TaskUpdate", {"taskId": "3", "status": status}, {"success": True})
+        assert bodies("claude-code", values) == expected
 
 
 # -- sub-agents and compaction -----------------------------------------------------------------
@@ -574,8 +578,8 @@ def test_single_tasks_are_steps_with_ids_of_their_session() -> None:
 @pytest.mark.parametrize("agent", FORMED)
 def test_a_sub_agent_starts_and_stops(agent: str) -> None:
     who = {"agent_id": "a7", "agent_type": "Explore"}
-    start = heard(agent, payload("SubagentStart", **who))
-    stop = heard(agent, payload("SubagentStop", **who, last_assistant_message="found it"))
+    start = parse_known(agent, payload("SubagentStart", **who))
+    stop = parse_known(agent, payload("SubagentStop", **who, last_assistant_message="found it"))
     assert (start.what, start.by, start.by_type) == ("agent_start", "a7", "Explore")
     assert start.bodies == (ev.AgentStarted(agent="a7", type="Explore"),)
     assert stop.bodies == (ev.AgentFinished(agent="a7", result="found it"),)
@@ -588,31 +592,34 @@ def test_agent_writing_its_summary_is_no_sub_agent() -> None:
 
 
 def test_tokens_of_a_sub_agent_come_from_its_call() -> None:
-    told = ran("Agent", {"prompt": "p"}, {"agentId": "a7", "totalTokens": 1225})
-    assert bodies("claude-code", told) == [ev.ContextMeasured(tokens=1225, agent="a7")]
+    values = ran("Agent", {"prompt": "p"}, {"agentId": "a7", "totalTokens": 1225})
+    assert bodies("claude-code", values) == [ev.ContextMeasured(tokens=1225, agent="a7")]
     assert bodies("claude-code", ran("Agent", {}, {"status": "async_launched"})) == []
 
 
 def test_gemini_reports_a_sub_agent_only_after_its_end() -> None:
-    told = payload(
+    values = payload(
         "AfterTool",
         tool_name="invoke_agent",
         tool_input={"agent_name": "scout", "prompt": "look"},
         tool_response={"returnDisplay": {"result": "found it", "terminateReason": "GOAL"}},
     )
-    start, stop = bodies("gemini", told)
+    start, stop = bodies("gemini", values)
     assert isinstance(start, ev.AgentStarted) and isinstance(stop, ev.AgentFinished)
     assert (start.type, start.task, stop.result) == ("scout", "look", "found it")
     assert start.agent == stop.agent
-    told["tool_response"]["returnDisplay"]["terminateReason"] = "TIMEOUT"
-    assert isinstance(bodies("gemini", told)[1], ev.AgentFailed)
+    values["tool_response"]["returnDisplay"]["terminateReason"] = "TIMEOUT"
+    assert isinstance(bodies("gemini", values)[1], ev.AgentFailed)
 
 
 def test_compaction_is_recorded_with_its_summary() -> None:
-    assert heard("codex", payload("PreCompact", trigger="auto")).what == "compacting"
+    assert parse_known("codex", payload("PreCompact", trigger="auto")).what == "compacting"
     summary = "<analysis>hm</analysis>\n<summary>\nkeel laid\n</summary>"
-    told = heard("claude-code", payload("PostCompact", compact_summary=summary))
-    assert (told.what, told.bodies) == ("compacted", (ev.ContextCompressed(summary="keel laid"),))
+    values = parse_known("claude-code", payload("PostCompact", compact_summary=summary))
+    assert (values.what, values.bodies) == (
+        "compacted",
+        (ev.ContextCompressed(summary="keel laid"),),
+    )
     assert bodies("codex", payload("PostCompact", trigger="auto")) == [ev.ContextCompressed()]
     assert plain_summary("plain words") == "plain words"
 
@@ -631,7 +638,7 @@ def bus(type: str, **properties: Any) -> dict[str, Any]:
 
 def test_opencode_starts_and_asks() -> None:
     begun = {"hook_event_name": "SessionStart", "sessionID": "s1", "directory": "/w"}
-    start = heard("opencode", begun)
+    start = parse_known("opencode", begun)
     assert (start.what, start.native, start.cwd) == ("start", "s1", "/w")
     assert parse_payload("opencode", bus("session.created", info={"id": "s1"})) is None
     message = {"id": "m1", "model": {"modelID": "big"}, "time": {"created": 7}}
@@ -640,8 +647,8 @@ def test_opencode_starts_and_asks() -> None:
         {"type": "text", "text": "Called the Read tool", "synthetic": True},
         {"type": "file", "url": "x"},
     ]
-    told = {"i": {"sessionID": "s1"}, "o": {"message": message, "parts": parts}}
-    prompt = heard("opencode", told)
+    values = {"i": {"sessionID": "s1"}, "o": {"message": message, "parts": parts}}
+    prompt = parse_known("opencode", values)
     assert (prompt.what, prompt.key, prompt.model, prompt.at) == ("prompt", "m1", "big", 7)
     assert prompt.bodies == (
         ev.MessageSent(role="user", text="fix it"),
@@ -651,7 +658,7 @@ def test_opencode_starts_and_asks() -> None:
 
 def test_opencode_calls_tools() -> None:
     given = {"tool": "bash", "sessionID": "s1", "callID": "c1"}
-    before = heard("opencode", {"i": given, "o": {"args": SHELL}, "directory": "/w"})
+    before = parse_known("opencode", {"i": given, "o": {"args": SHELL}, "directory": "/w"})
     assert (before.what, before.pair, before.doing) == ("before", "c1", "bash: make all")
     well, bad = {"metadata": {"exit": 0}}, {"metadata": {"exit": 3}, "output": "no"}
     assert bodies("opencode", called("bash", SHELL, well)) == command()
@@ -665,13 +672,13 @@ def test_opencode_calls_tools() -> None:
     assert bodies("opencode", called("edit", {"filePath": "/w/a.py"}, diff)) == changed(
         added=2, removed=1
     )
-    todo = heard("opencode", called("todowrite", {"todos": [{"content": "caulk"}]}, {})).todo
+    todo = parse_known("opencode", called("todowrite", {"todos": [{"content": "caulk"}]}, {})).todo
     assert todo is not None and todo[0].title == "caulk"
 
 
 def test_a_child_of_an_opencode_session_is_a_sub_agent() -> None:
     info = {"id": "s2", "parentID": "s1", "agent": "general", "title": "look"}
-    start = heard("opencode", bus("session.created", info=info))
+    start = parse_known("opencode", bus("session.created", info=info))
     assert (start.what, start.native, start.by) == ("agent_start", "s1", "s2")
     assert start.bodies == (ev.AgentStarted(agent="s2", type="general", task="look"),)
     out = {
@@ -682,7 +689,10 @@ def test_a_child_of_an_opencode_session_is_a_sub_agent() -> None:
         ev.AgentFinished(agent="s2", result="found it")
     ]
     acted = called("bash", SHELL, {}, parent="s0")
-    assert (heard("opencode", acted).native, heard("opencode", acted).by) == ("s0", "s1")
+    assert (parse_known("opencode", acted).native, parse_known("opencode", acted).by) == (
+        "s0",
+        "s1",
+    )
     assert bodies("opencode", acted) == command(agent="s1")
     for quiet in (bus("session.idle"), bus("message.updated", info={"role": "assistant"})):
         assert parse_payload("opencode", {**quiet, "parent": "s0"}) is None
@@ -691,15 +701,15 @@ def test_a_child_of_an_opencode_session_is_a_sub_agent() -> None:
 def test_opencode_reports_tokens_and_the_end_of_a_turn() -> None:
     info = {"id": "m2", "role": "assistant", "sessionID": "s1", "modelID": "big"}
     done = info | {"time": {"completed": 9}, "tokens": {"input": 90, "output": 5, "cache": {}}}
-    answer = heard("opencode", bus("message.updated", info=done))
+    answer = parse_known("opencode", bus("message.updated", info=done))
     assert (answer.tokens, answer.model, answer.at) == (95, "big", 9)
     assert parse_payload("opencode", bus("message.updated", info=info)) is None
-    assert heard("opencode", bus("session.idle")).what == "turn_end"
+    assert parse_known("opencode", bus("session.idle")).what == "turn_end"
     error = {"name": "APIError", "data": {"message": "429"}}
     assert bodies("opencode", bus("session.error", error=error)) == [ev.ErrorRaised(message="429")]
-    aborted = heard("opencode", bus("session.error", error={"name": "MessageAbortedError"}))
+    aborted = parse_known("opencode", bus("session.error", error={"name": "MessageAbortedError"}))
     assert (aborted.what, aborted.source) == ("turn_end", "interrupt")
-    assert heard("opencode", bus("session.compacted")).what == "compacted"
+    assert parse_known("opencode", bus("session.compacted")).what == "compacted"
 
 
 # -- strangers ---------------------------------------------------------------------------------
@@ -756,9 +766,9 @@ def test_half_a_character_has_no_digest_and_breaks_nothing() -> None:
 
 def test_parsed_part_of_huge_payloads_is_limited() -> None:
     huge = "x" * 5_000_000
-    told = ran(huge, {huge: huge, "command": huge}, huge, agent_id=huge)
-    told |= {"session_id": huge, "cwd": huge, "tool_use_id": huge}
-    found = heard("claude-code", told)
+    values = ran(huge, {huge: huge, "command": huge}, huge, agent_id=huge)
+    values |= {"session_id": huge, "cwd": huge, "tool_use_id": huge}
+    found = parse_known("claude-code", values)
     [body] = found.bodies
     assert isinstance(body, ev.CommandRan)
     texts = (found.native, found.cwd, found.by, found.key, found.doing, body.name, body.arguments)
@@ -807,13 +817,13 @@ VALUES = st.recursive(
 def test_no_payload_raises_anything_but_a_wrong_shape(
     agent: str, event: str, tool: str, more: dict[str, Any]
 ) -> None:
-    told = {**COMMON, "hook_event_name": event, "tool_name": tool, "sessionID": "s1", **more}
-    assert_heard_or_refused(agent, told)
+    values = {**COMMON, "hook_event_name": event, "tool_name": tool, "sessionID": "s1", **more}
+    assert_heard_or_refused(agent, values)
 
 
-def assert_heard_or_refused(agent: str, told: object) -> None:
+def assert_heard_or_refused(agent: str, values: object) -> None:
     try:
-        found = parse_payload(agent, told)
+        found = parse_payload(agent, values)
     except WrongShape:
         return
     assert found is None or (found.native and all(isinstance(b, Body) for b in found.bodies))
@@ -839,7 +849,7 @@ def twisted(random: Random, value: Any) -> Any:
 
 
 def all_payloads() -> list[tuple[str, dict[str, Any]]]:
-    tables = [(agent, told) for table in (ENDS, FILES) for agent, told, _ in table.values()]
+    tables = [(agent, values) for table in (ENDS, FILES) for agent, values, _ in table.values()]
     info = {"id": "s2", "parentID": "s1", "role": "assistant", "time": {"completed": 9}}
     tables += [("claude-code", payload("UserPromptSubmit", prompt=NOTICE))]
     tables += [("claude-code", payload(e, agent_id="a", agent_type="b")) for e in EVENTS]
@@ -852,10 +862,10 @@ def twist(rounds: int, seed: int) -> None:
     random = Random(seed)
     known = all_payloads()
     for _ in range(rounds):
-        agent, told = random.choice(known)
+        agent, values = random.choice(known)
         for _ in range(random.randrange(1, 4)):
-            told = twisted(random, told)
-        assert_heard_or_refused(agent, told)
+            values = twisted(random, values)
+        assert_heard_or_refused(agent, values)
 
 
 def test_no_twisted_payload_raises_anything_but_a_wrong_shape() -> None:

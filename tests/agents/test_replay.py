@@ -87,8 +87,8 @@ def test_every_recorded_payload_has_the_expected_events() -> None:
 def test_every_recorded_event_has_a_row() -> None:
     """No event is ignored because it is unknown."""
     for path in recorded():
-        told = json.loads(path.read_bytes())
-        name = told.get("hook_event_name") or told.get("type") or path.stem.partition("-")[2]
+        payload = json.loads(path.read_bytes())
+        name = payload.get("hook_event_name") or payload.get("type") or path.stem.partition("-")[2]
         assert (agent_of(path), name) in KNOWN, path
 
 

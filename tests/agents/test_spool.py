@@ -116,10 +116,10 @@ def test_sender_is_the_agent_and_not_a_shell_between(
 ) -> None:
     child = subprocess.Popen(["sleep", "60"])
     try:
-        told = {**os.environ, "CLAUDE_PID": str(child.pid)}
+        payload = {**os.environ, "CLAUDE_PID": str(child.pid)}
         script.quietly(env={"CLAUDE_PID": str(child.pid)})
         line = f"/bin/sh {script.path} gemini AfterTool; true"
-        subprocess.run(["/bin/sh", "-c", line], input=PAYLOAD, check=True, env=told)
+        subprocess.run(["/bin/sh", "-c", line], input=PAYLOAD, check=True, env=payload)
         claude, gemini = script.kept()
     finally:
         child.kill()
@@ -240,8 +240,8 @@ def test_many_concurrent_payloads_are_all_spooled(script: Script) -> None:
         subprocess.Popen(["/bin/sh", "-c", line, "", str(n), str(script.path)]) for n in range(4)
     ]
     assert [run.wait() for run in runs] == [0] * 4
-    said = sorted(one.data.decode().strip() for one in script.kept())
-    assert said == sorted(f"{n}-{i}" for n in range(4) for i in range(25))
+    text = sorted(one.data.decode().strip() for one in script.kept())
+    assert text == sorted(f"{n}-{i}" for n in range(4) for i in range(25))
 
 
 # -- what is started ---------------------------------------------------------------------------
@@ -251,8 +251,8 @@ def test_many_concurrent_payloads_are_all_spooled(script: Script) -> None:
 def program(tmp_path: Path) -> Path:
     """A program in place of Forestay that writes its arguments to its output and a file."""
     path = tmp_path / "program"
-    said = f'echo "$@"; echo "$@" >>{tmp_path}/started; cat >&2; exit 7'
-    path.write_text(f"#!/bin/sh\n{said}\n")
+    text = f'echo "$@"; echo "$@" >>{tmp_path}/started; cat >&2; exit 7'
+    path.write_text(f"#!/bin/sh\n{text}\n")
     path.chmod(0o755)
     return path
 

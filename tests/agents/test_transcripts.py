@@ -27,13 +27,13 @@ def stamp(second: int) -> str:
     return f"2026-01-02T03:04:{second:02}.000Z"
 
 
-def said(reader: Reader, *records: object) -> list[HookEvent]:
-    found = [heard for record in records for heard in reader.feed(record)]
-    return [heard for heard in [*found, *reader.end()] if heard.bodies or heard.todo]
+def events_of(reader: Reader, *records: object) -> list[HookEvent]:
+    found = [parsed for record in records for parsed in reader.feed(record)]
+    return [parsed for parsed in [*found, *reader.end()] if parsed.bodies or parsed.todo]
 
 
 def bodies(reader: Reader, *records: object) -> list[Body]:
-    return [move for heard in said(reader, *records) for move in heard.bodies]
+    return [move for parsed in events_of(reader, *records) for move in parsed.bodies]
 
 
 def sha(text: str) -> str:
@@ -57,16 +57,16 @@ def uses(tool: str, given: object, second: int = 0, **more: Any) -> dict[str, An
     return line("assistant", second, message={"content": [part], "stop_reason": "tool_use"}, **more)
 
 
-def result(of: int, second: int, told: object, content: str = "", **more: Any) -> dict[str, Any]:
+def result(of: int, second: int, payload: object, content: str = "", **more: Any) -> dict[str, Any]:
     part = {"type": "tool_result", "tool_use_id": f"t{of}", "content": content, **more}
-    return user([part], second, toolUseResult=told)
+    return user([part], second, toolUseResult=payload)
 
 
 def test_claude_is_asked_and_answers() -> None:
     reader = ClaudeReader()
     usage = {"input_tokens": 5, "cache_read_input_tokens": 90, "output_tokens": 5}
     message = {"model": "opus", "content": [{"type": "text", "text": "Done."}], "usage": usage}
-    parse_prompt, told = said(
+    parse_prompt, payload = events_of(
         reader,
         user("fix it", 1),
         user("a note of the program", 2, isMeta=True),
@@ -75,13 +75,13 @@ def test_claude_is_asked_and_answers() -> None:
     )
     assert (parse_prompt.what, parse_prompt.key, parse_prompt.at) == ("prompt", "u1", 1767323041000)
     assert parse_prompt.bodies == (ev.MessageSent(role="user", text="fix it"),)
-    assert (told.what, told.tokens, told.model) == ("turn_end", 100, "opus")
-    assert told.bodies == (ev.MessageSent(role="agent", text="Done."),)
+    assert (payload.what, payload.tokens, payload.model) == ("turn_end", 100, "opus")
+    assert payload.bodies == (ev.MessageSent(role="agent", text="Done."),)
     assert (reader.native, reader.cwd, reader.branch) == ("n1", "/w", "main")
 
 
 def test_claude_runs_commands_and_edits_files() -> None:
-    told = {"type": "create", "filePath": "/w/a.py", "content": "x\n", "originalFile": None}
+    payload = {"type": "create", "filePath": "/w/a.py", "content": "x\n", "originalFile": None}
     assert bodies(
         ClaudeReader(),
         uses("Bash", {"command": "make all"}, 1),
@@ -89,7 +89,7 @@ def test_claude_runs_commands_and_edits_files() -> None:
         uses("Bash", {"command": "make test"}, 4),
         result(4, 5, "Error: Exit code 2", "Exit code 2\nno rule", is_error=True),
         uses("Write", {"file_path": "/w/a.py", "content": "x\n"}, 6),
-        result(6, 7, told),
+        result(6, 7, payload),
         uses("Bash", {"command": "sleep 9"}, 8),
     ) == [
         ev.CommandRan(name="make", arguments="all", duration_ms=2000),
@@ -129,13 +129,13 @@ def test_claude_sends_sub_agents() -> None:
 
 def test_work_of_a_claude_sub_agent_has_its_name() -> None:
     inside = {"isSidechain": True, "agentId": "a7"}
-    heard = said(
+    parsed = events_of(
         ClaudeReader(),
         user("look around", 1, **inside),
         uses("Bash", {"command": "ls"}, 2, **inside),
         {**result(2, 3, {"stdout": ""}), **inside},
     )
-    assert [(one.by, one.bodies) for one in heard] == [
+    assert [(one.by, one.bodies) for one in parsed] == [
         ("a7", (ev.CommandRan(name="ls", agent="a7", duration_ms=1000),))
     ]
 
@@ -172,8 +172,8 @@ def calls(tool: str, given: object, second: int) -> dict[str, Any]:
     return item("function_call", second, **more)
 
 
-def output(of: int, second: int, told: object) -> dict[str, Any]:
-    return item("function_call_output", second, call_id=f"t{of}", output=told)
+def output(of: int, second: int, payload: object) -> dict[str, Any]:
+    return item("function_call_output", second, call_id=f"t{of}", output=payload)
 
 
 def test_codex_is_asked_and_answers() -> None:
@@ -184,7 +184,7 @@ def test_codex_is_asked_and_answers() -> None:
         "internal_chat_message_metadata_passthrough": {"content_item_kinds": ["hook"]}
     }
     usage: dict[str, Any] = {"info": {"last_token_usage": {"total_tokens": 920}}}
-    heard = said(
+    parsed = events_of(
         reader,
         META,
         {"type": "turn_context", "payload": {"model": "gpt"}},
@@ -195,17 +195,17 @@ def test_codex_is_asked_and_answers() -> None:
         item("token_count", 4, "event_msg", **usage),
         item("task_complete", 5, "event_msg", turn_id="u5", last_agent_message="Done."),
     )
-    users = [one for one in heard if one.what == "prompt" and len(one.bodies) == 1]
+    users = [one for one in parsed if one.what == "prompt" and len(one.bodies) == 1]
     assert [(one.key, one.bodies[0]) for one in users][-1] == (
         "m2",
         ev.MessageSent(role="user", text="fix it"),
     )
     assert not any(
         isinstance(m, ev.MessageSent) and m.role == "user" and "environment" in m.text
-        for one in heard
+        for one in parsed
         for m in one.bodies
     )
-    last = heard[-1]
+    last = parsed[-1]
     assert (last.tokens, last.model, last.bodies) == (
         920,
         "gpt",
@@ -253,8 +253,10 @@ COMMANDS: dict[str, tuple[dict[str, Any], object, ev.CommandRan]] = {
 
 @pytest.mark.parametrize("name", COMMANDS)
 def test_codex_reports_the_result_of_a_command(name: str) -> None:
-    given, told, expected = COMMANDS[name]
-    assert bodies(CodexReader(), META, calls("shell", given, 1), output(1, 2, told)) == [expected]
+    given, payload, expected = COMMANDS[name]
+    assert bodies(CodexReader(), META, calls("shell", given, 1), output(1, 2, payload)) == [
+        expected
+    ]
 
 
 def test_end_records_of_codex_are_used() -> None:
@@ -277,7 +279,7 @@ def test_codex_patches_plans_and_calls_servers() -> None:
     plan = {"plan": [{"step": "caulk", "status": "in_progress"}]}
     served = calls("echo", {"text": "x"}, 5)
     served["payload"]["namespace"] = "mcp__toy"
-    heard = said(
+    parsed = events_of(
         CodexReader(),
         META,
         made,
@@ -290,12 +292,12 @@ def test_codex_patches_plans_and_calls_servers() -> None:
         output(7, 8, "unsupported call: update_plan"),
         {"type": "compacted", "timestamp": stamp(9), "payload": {"message": "keel laid"}},
     )
-    assert [move for one in heard for move in one.bodies] == [
+    assert [move for one in parsed for move in one.bodies] == [
         ev.FileChanged(path="/w/a.py", action="created", added=1, removed=0, after=sha("x\n")),
         ev.CommandRan(name="mcp__toy__echo", arguments="text=x", duration_ms=1000),
         ev.ContextCompressed(summary="keel laid"),
     ]
-    assert [one.todo for one in heard if one.todo] == [
+    assert [one.todo for one in parsed if one.todo] == [
         (Todo("todo-" + sha("caulk")[:8], "caulk", "running"),)
     ]
 
@@ -303,7 +305,7 @@ def test_codex_patches_plans_and_calls_servers() -> None:
 def test_rollout_of_a_sub_agent_belongs_to_its_parent() -> None:
     spawned = {"subagent": {"thread_spawn": {"parent_thread_id": "n0"}}}
     reader = CodexReader()
-    [ran] = said(
+    [ran] = events_of(
         reader,
         {"type": "session_meta", "payload": {"id": "n1", "source": spawned}},
         item("message", 1, role="user", content=[{"type": "input_text", "text": "look"}]),
@@ -333,7 +335,7 @@ def test_gemini_message_is_parsed_once_even_if_its_record_grows() -> None:
     context = [{"text": "<session_context>rules</session_context>"}]
     reader = GeminiReader()
     grown = chat("gemini", 2, "", toolCalls=[call])
-    heard = said(
+    parsed = events_of(
         reader,
         {"sessionId": "n1", "kind": "main", "directories": ["/w"]},
         {"$set": {"messages": [chat("user", 0, context)]}},
@@ -346,14 +348,14 @@ def test_gemini_message_is_parsed_once_even_if_its_record_grows() -> None:
         chat("gemini", 3, "Done.", model="flash"),
         chat("error", 4, "quota"),
     )
-    assert [move for one in heard for move in one.bodies] == [
+    assert [move for one in parsed for move in one.bodies] == [
         ev.MessageSent(role="user", text="fix it"),
         ev.CommandRan(name="make", arguments="all", status="failure", error="exit 3\nno"),
         ev.FileChanged(path="/w/a.py", action="created", added=1, removed=0, after=sha("x\n")),
         ev.MessageSent(role="agent", text="Done."),
         ev.ErrorRaised(message="quota"),
     ]
-    assert (reader.native, reader.cwd, heard[3].tokens, heard[3].model) == (
+    assert (reader.native, reader.cwd, parsed[3].tokens, parsed[3].model) == (
         "n1",
         "/w",
         920,
@@ -382,7 +384,7 @@ def write(path: Path, *records: object, end: str = "\n") -> Path:
 
 def heard_of(one: Transcript) -> tuple[list[Body], dict[str, int]]:
     unknown: dict[str, int] = {}
-    return [move for heard in read_events(one, unknown) for move in heard.bodies], unknown
+    return [move for parsed in read_events(one, unknown) for move in parsed.bodies], unknown
 
 
 def test_claude_conversation_is_parsed_together_with_its_sub_agents(tmp_path: Path) -> None:
@@ -458,12 +460,12 @@ def test_transcripts_are_found_in_the_folder_of_each_agent() -> None:
 
 
 def test_how_the_last_commands_ended_is_read_from_the_end_of_a_rollout(tmp_path: Path) -> None:
-    told = {"type": "CommandExecution", "id": "t1", "exit_code": 3}
-    told["duration"] = {"secs": 2, "nanos": 5_000_000}
+    payload = {"type": "CommandExecution", "id": "t1", "exit_code": 3}
+    payload["duration"] = {"secs": 2, "nanos": 5_000_000}
     path = write(
         tmp_path / "rollout-1.jsonl",
         META,
-        item("item_completed", 1, "event_msg", item=told),
+        item("item_completed", 1, "event_msg", item=payload),
         output(1, 2, "Process exited with code 3\nOutput:\n"),
         output(4, 5, "Wall time: 0.5 seconds\nProcess exited with code 0\nOutput:\n"),
         item("item_completed", 6, "event_msg", item={"id": "t6", "exit_code": "odd"}),
@@ -507,6 +509,6 @@ def test_no_twisted_record_raises_anything() -> None:
         reader = kind()
         for _ in range(4):
             record = random.choice([one for made, one in KNOWN if made is kind])
-            for heard in reader.feed(twisted(random, record)):
-                assert heard.what
-        assert all(heard.what for heard in reader.end())
+            for parsed in reader.feed(twisted(random, record)):
+                assert parsed.what
+        assert all(parsed.what for parsed in reader.end())

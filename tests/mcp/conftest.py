@@ -33,8 +33,8 @@ def ask(runner: ToolRunner) -> Ask:
     """Return a function that calls a tool, requires success, and returns the values."""
 
     def ask(tool: str, **arguments: Any) -> dict[str, Any]:
-        told = runner.call(tool, arguments)
-        assert told.values["ok"] and not told.is_error, told.values
-        return told.values
+        answer = runner.call(tool, arguments)
+        assert answer.values["ok"] and not answer.is_error, answer.values
+        return answer.values
 
     return ask

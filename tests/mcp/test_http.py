@@ -33,11 +33,11 @@ ACCEPT = {"accept": "application/json, text/event-stream"}
 class Served:
     """A server in another process, and its address."""
 
-    def __init__(self, process: subprocess.Popen[bytes], said: dict[str, Any]) -> None:
+    def __init__(self, process: subprocess.Popen[bytes], text: dict[str, Any]) -> None:
         self.process = process
-        self.url: str = said["url"]
+        self.url: str = text["url"]
         self.host = self.url.removeprefix("http://").removesuffix("/mcp")
-        self.token_file = Path(said["token_file"])
+        self.token_file = Path(text["token_file"])
         self.token = self.token_file.read_text().strip()
 
     def post(self, body: object = PING, **headers: str) -> httpx2.Response:
@@ -78,8 +78,8 @@ def test_signal_to_end_ends_a_proof_at_once_and_the_call_is_answered(tmp_path: P
         _call(served, "start", goal="Prove")
         begun = tmp_path / "begun"
         threading.Thread(target=_end_when_file_exists, args=(process, begun)).start()
-        told = _call(served, "prove", command=["sh", "-c", "touch begun; sleep 30"])
-        assert told["interrupted"]
+        answer = _call(served, "prove", command=["sh", "-c", "touch begun; sleep 30"])
+        assert answer["interrupted"]
         assert process.communicate(timeout=20) == (b"", b"")
 
 
@@ -94,8 +94,8 @@ def _end_when_file_exists(process: subprocess.Popen[bytes], file: Path) -> None:
 def _call(served: Served, tool: str, timeout: float = 20, **arguments: Any) -> dict[str, Any]:
     body = {**PING, "method": "tools/call", "params": {"name": tool, "arguments": arguments}}
     headers = {"authorization": f"Bearer {served.token}", **ACCEPT}
-    told = httpx2.post(served.url, json=body, headers=headers, timeout=timeout).json()
-    found: dict[str, Any] = told["result"]["structuredContent"]
+    answer = httpx2.post(served.url, json=body, headers=headers, timeout=timeout).json()
+    found: dict[str, Any] = answer["result"]["structuredContent"]
     return found
 
 
@@ -179,8 +179,8 @@ def test_client_of_the_sdk_works_with_both_protocol_versions(
             transport = streamable_http_client(served.url, http_client=bearer)
             async with Client(transport, mode=mode) as client:
                 assert client.session.protocol_version == version
-                told = await client.call_tool("start", {"goal": "Add login", "key": "k"})
-                assert told.structured_content["ok"]
+                answer = await client.call_tool("start", {"goal": "Add login", "key": "k"})
+                assert answer.structured_content["ok"]
                 found = await client.call_tool("find", {"what": "sessions"})
                 assert len(found.structured_content["found"]) == 1
 

@@ -56,24 +56,24 @@ def inspect(home: Path, project: Path) -> Any:
         argv = [*lead, "--cli", str(FORESTAY), "mcp", "--protocol-era", era, "--method", method]
         done = run([*argv, *more])
         assert done.returncode == 0, done.stdout + done.stderr
-        told: dict[str, Any] = json.loads(done.stdout)
-        return told, done.stderr
+        answer: dict[str, Any] = json.loads(done.stdout)
+        return answer, done.stderr
 
     return inspect
 
 
 @pytest.mark.parametrize("era", ["modern", "legacy"])
 def test_inspector_finds_no_problem_in_the_tools(inspect: Any, era: str) -> None:
-    told, complaints = inspect(era, "tools/list", "--strict")
-    assert [tool["name"] for tool in told["tools"]] == list(TOOLS)
+    answer, complaints = inspect(era, "tools/list", "--strict")
+    assert [tool["name"] for tool in answer["tools"]] == list(TOOLS)
     assert "Warning" not in complaints and "Error" not in complaints, complaints
 
 
 @pytest.mark.parametrize("era", ["modern", "legacy"])
 def test_inspector_starts_a_session_and_reads_it(inspect: Any, era: str) -> None:
     arguments = ("--tool-name", "start", "--tool-arg", "goal=Add login")
-    told, _ = inspect(era, "tools/call", *arguments)
-    assert told["structuredContent"]["ok"]
+    answer, _ = inspect(era, "tools/call", *arguments)
+    assert answer["structuredContent"]["ok"]
     read, _ = inspect(era, "resources/read", "--uri", "forestay://current/briefing")
     assert "Goal: Add login" in read["contents"][0]["text"]
     asked, _ = inspect(era, "prompts/get", "--prompt-name", "continue")
@@ -116,9 +116,9 @@ def url(runner: ToolRunner, ask: Ask) -> Iterator[str]:
 def test_suite_fails_only_for_features_that_are_not_offered(url: str, revision: str) -> None:
     argv = [*program("conformance", "conformance"), "server", "--url", url]
     done = run([*argv, "--requirements", revision, "--expected-failures", str(BASELINE)])
-    told = done.stdout + done.stderr
-    assert done.returncode == 0, told[-6000:]
-    assert "✓ dns-rebinding-protection" in told and "✓ tools-list" in told
+    answer = done.stdout + done.stderr
+    assert done.returncode == 0, answer[-6000:]
+    assert "✓ dns-rebinding-protection" in answer and "✓ tools-list" in answer
 
 
 def test_both_lists_name_the_same_versions_of_programs() -> None:

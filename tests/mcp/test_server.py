@@ -52,9 +52,9 @@ def test_session_is_started_recorded_and_resumed_with_both_protocol_versions(
         assert not began.is_error
         event = {"do": "decide", "what": "tokens expire", "because": "mails leak"}
         await client.call_tool("record", {"events": [event]})
-        told = await client.call_tool("resume", {"budget": 300})
-        assert "tokens expire" in told.structured_content["briefing"]
-        assert text_of(told.content[0]).startswith("<<<data ")
+        answer = await client.call_tool("resume", {"budget": 300})
+        assert "tokens expire" in answer.structured_content["briefing"]
+        assert text_of(answer.content[0]).startswith("<<<data ")
         left = await client.call_tool("finish", {"how": "pause"})
         assert left.structured_content["status"] == "paused"
 
@@ -86,8 +86,8 @@ def test_every_tool_has_a_title_schemas_and_hints(runner: ToolRunner, mode: str)
 def test_list_of_tools_costs_few_tokens(runner: ToolRunner) -> None:
     async def act(client: Client) -> None:
         listed = await client.list_tools()
-        told = [each.model_dump(by_alias=True, exclude_none=True) for each in listed.tools]
-        assert estimate(json.dumps(told, separators=(",", ":"))) <= MOST_TOKENS
+        answer = [each.model_dump(by_alias=True, exclude_none=True) for each in listed.tools]
+        assert estimate(json.dumps(answer, separators=(",", ":"))) <= MOST_TOKENS
 
     run_client(runner, act)
 
@@ -111,9 +111,9 @@ def test_answers_fit_the_schema_of_their_tool(runner: ToolRunner) -> None:
 
     async def act(client: Client) -> None:
         for name, arguments in calls:
-            told = await client.call_tool(name, arguments)
-            Draft202012Validator(TOOLS[name].output_schema).validate(told.structured_content)
-            assert told.is_error == ("error" in told.structured_content)
+            answer = await client.call_tool(name, arguments)
+            Draft202012Validator(TOOLS[name].output_schema).validate(answer.structured_content)
+            assert answer.is_error == ("error" in answer.structured_content)
 
     run_client(runner, act)
 
@@ -128,8 +128,8 @@ def test_parallel_calls_with_one_key_are_one_event(runner: ToolRunner, ask: Ask)
 
     async def act(client: Client) -> None:
         async def once() -> None:
-            told = await client.call_tool("record", {"events": events, "key": "k"})
-            seen.append([one["seq"] for one in told.structured_content["recorded"]])
+            answer = await client.call_tool("record", {"events": events, "key": "k"})
+            seen.append([one["seq"] for one in answer.structured_content["recorded"]])
 
         async with anyio.create_task_group() as group:
             for _ in range(10):
@@ -262,8 +262,8 @@ def test_prompts_contain_the_briefing_and_change_nothing(runner: ToolRunner, ask
     async def act(client: Client) -> None:
         assert [each.name for each in (await client.list_prompts()).prompts] == list(PROMPTS)
         for name in PROMPTS:
-            told = await client.get_prompt(name, {"session": session})
-            text = text_of(told.messages[0].content)
+            answer = await client.get_prompt(name, {"session": session})
+            text = text_of(answer.messages[0].content)
             assert PROMPTS[name].asks in text and "Goal: Add login" in text
         with pytest.raises(MCPError):
             await client.get_prompt("nothing")
@@ -284,13 +284,13 @@ def test_prompt_without_a_session_asks_the_user_to_choose(runner: ToolRunner, as
     ask("finish", how="complete")
 
     async def act(client: Client) -> None:
-        told = await client.get_prompt("continue")
-        assert "Goal: one" in text_of(told.messages[0].content)
+        answer = await client.get_prompt("continue")
+        assert "Goal: one" in text_of(answer.messages[0].content)
         await client.call_tool("start", {"goal": "five", "id": "five"})
         await client.call_tool("start", {"goal": "six", "id": "six"})
         await client.call_tool("finish", {"how": "complete"})
-        told = await client.get_prompt("continue")
-        assert "Ask the user" in text_of(told.messages[0].content)
+        answer = await client.get_prompt("continue")
+        assert "Ask the user" in text_of(answer.messages[0].content)
 
     run_client(runner, act)
 
@@ -303,10 +303,10 @@ def test_ids_of_sessions_are_completed(runner: ToolRunner, ask: Ask) -> None:
     async def act(client: Client) -> None:
         from mcp_types import PromptReference
 
-        told = await client.complete(
+        answer = await client.complete(
             PromptReference(name="continue"), {"name": "session", "value": "log"}
         )
-        assert sorted(told.completion.values) == ["login", "logout"]
+        assert sorted(answer.completion.values) == ["login", "logout"]
 
     run_client(runner, act)
 

@@ -42,20 +42,20 @@ class Line:
 
     def ask(self, method: str, **params: Any) -> dict[str, Any]:
         self._id += 1
-        told = {"jsonrpc": "2.0", "id": self._id, "method": method, "params": params}
-        self.write(json.dumps(told).encode())
+        answer = {"jsonrpc": "2.0", "id": self._id, "method": method, "params": params}
+        self.write(json.dumps(answer).encode())
         return self.read()
 
     def handshake(self, version: str) -> dict[str, Any]:
         client = {"name": "test", "version": "1"}
-        told = self.ask("initialize", protocolVersion=version, capabilities={}, clientInfo=client)
+        answer = self.ask("initialize", protocolVersion=version, capabilities={}, clientInfo=client)
         self.write(b'{"jsonrpc":"2.0","method":"notifications/initialized"}')
-        found: dict[str, Any] = told["result"]
+        found: dict[str, Any] = answer["result"]
         return found
 
     def call(self, tool: str, **arguments: Any) -> dict[str, Any]:
-        told = self.ask("tools/call", name=tool, arguments=arguments)
-        found: dict[str, Any] = told["result"]["structuredContent"]
+        answer = self.ask("tools/call", name=tool, arguments=arguments)
+        found: dict[str, Any] = answer["result"]["structuredContent"]
         return found
 
     def end(self) -> tuple[int, bytes]:
@@ -87,8 +87,8 @@ def test_older_client_records_and_releases_the_session(line: Line, cli: Cli) -> 
     for garbage in (b"not json", b"\xff\xfe\x00", b"[1,2", b'{"jsonrpc":"2.0"}', b""):
         line.write(garbage)
     huge = "x" * 10_000_000
-    told = line.call("record", events=[{"do": "note", "text": huge}])
-    assert told["error"]["what"] == "a text is too long"
+    answer = line.call("record", events=[{"do": "note", "text": huge}])
+    assert answer["error"]["what"] == "a text is too long"
     deep = b'{"jsonrpc":"2.0","id":99,"method":"tools/call","params":' + b"[" * 5000
     line.write(deep + b"]" * 5000 + b"}")
     assert line.call("record", events=[{"do": "note", "text": "on it goes"}])["ok"]
@@ -110,8 +110,8 @@ def test_stateless_client_needs_no_handshake_and_uses_the_project_of_the_agent(
         "io.modelcontextprotocol/clientCapabilities": {},
     }
     line = Line(CLAUDE_PROJECT_DIR=str(elsewhere))
-    told = line.ask("server/discover", _meta=meta)["result"]
-    assert told["supportedVersions"] == ["2026-07-28"]
+    result = line.ask("server/discover", _meta=meta)["result"]
+    assert result["supportedVersions"] == ["2026-07-28"]
     answer = line.ask("tools/call", name="start", arguments={"goal": "x"}, _meta=meta)["result"]
     assert answer["structuredContent"]["ok"] and answer["resultType"] == "complete"
     assert line.end()[0] == 0
@@ -127,8 +127,8 @@ def test_signal_to_end_ends_the_proof_and_releases_the_session(
     line.call("start", goal="Add login")
     script = "echo $$ > pid; exec sleep 300"
     params = {"name": "prove", "arguments": {"command": ["sh", "-c", script]}}
-    told = {"jsonrpc": "2.0", "id": 7, "method": "tools/call", "params": params}
-    line.write(json.dumps(told).encode())
+    answer = {"jsonrpc": "2.0", "id": 7, "method": "tools/call", "params": params}
+    line.write(json.dumps(answer).encode())
     pid = project / "pid"
     while not (pid.exists() and pid.read_text().strip()):
         time.sleep(0.02)
@@ -151,9 +151,9 @@ def test_killed_server_leaves_the_session_interrupted(line: Line, cli: Cli) -> N
 def test_missing_sdk_is_reported_with_the_install_command(
     cli: Cli, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
-    told = cli("mcp")
-    assert told.code == 1 and "pip install 'forestay[mcp]'" in told.err
+    monkeypatch.setattr("forestay.cli.mcp.find_spec", lambda name: None)
+    answer = cli("mcp")
+    assert answer.code == 1 and "pip install 'forestay[mcp]'" in answer.err
 
 
 def test_options_that_exclude_each_other_are_refused(cli: Cli) -> None:

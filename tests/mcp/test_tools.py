@@ -43,12 +43,12 @@ def test_resume_pulls_from_other_devices_first(
     home.devices.keys.init()
     home.remotes.add("usb", f"folder:{usb}")
     home.remotes.sync()
-    told = ask("resume")["arrival"]
-    assert told == {"synced": True, "events": 0, "problem": ""}
+    answer = ask("resume")["arrival"]
+    assert answer == {"synced": True, "events": 0, "problem": ""}
     usb.rename(tmp_path / "unplugged")
-    told = ask("resume")
-    assert told["session"] == "login" and "usb" in told["arrival"]["problem"]
-    assert not told["arrival"]["synced"]
+    answer = ask("resume")
+    assert answer["session"] == "login" and "usb" in answer["arrival"]["problem"]
+    assert not answer["arrival"]["synced"]
 
 
 # -- the fourteen actions --------------------------------------------------------------------------
@@ -112,8 +112,8 @@ def test_everything_that_can_be_found_is_found(ask: Ask, project: Path) -> None:
     ask("prove", command=["true"], **{"as": "works"})
     more = {"search": {"query": "login token"}, "diff": {"since": "1"}}
     for what in FINDS:
-        told = ask("find", what=what, **more.get(what, {}))
-        assert {"found", "thing", "briefing"} & {n for n, v in told.items() if v} or what in (
+        answer = ask("find", what=what, **more.get(what, {}))
+        assert {"found", "thing", "briefing"} & {n for n, v in answer.items() if v} or what in (
             "errors",
             "tasks",
         ), what
@@ -133,8 +133,8 @@ def test_every_event_names_a_method_that_takes_a_key() -> None:
 def test_a_batch_is_recorded_in_its_order(ask: Ask, runner: ToolRunner) -> None:
     session = ask("start", goal="x")["session"]
     events = [{"do": "task_add", "title": "a", "id": "a"}, {"do": "task_start", "id": "a"}]
-    told = ask("record", events=[*events, {"do": "task_done", "id": "a", "outcome": "good"}])
-    assert [one["of"] for one in told["recorded"]] == ["a", "a", "a"]
+    answer = ask("record", events=[*events, {"do": "task_done", "id": "a", "outcome": "good"}])
+    assert [one["of"] for one in answer["recorded"]] == ["a", "a", "a"]
     assert kinds(runner, session) == [
         "session.started",
         "step.added",
@@ -159,9 +159,9 @@ def test_refused_event_is_named_and_earlier_ones_stay_recorded(
     session = ask("start", goal="x")["session"]
     wrong = {"do": "task_done", "id": "nope"}
     events = [{"do": "note", "text": "a"}, wrong, {"do": "note", "text": "b"}]
-    told = call("record", events=events, key="k")
-    assert told.is_error and told.values["failed"] == 1 and not told.values["ok"]
-    assert told.values["error"]["kind"] == "Refused" and told.values["error"]["next"]
+    answer = call("record", events=events, key="k")
+    assert answer.is_error and answer.values["failed"] == 1 and not answer.values["ok"]
+    assert answer.values["error"]["kind"] == "Refused" and answer.values["error"]["next"]
     assert kinds(runner, session).count("note.added") == 1
     mended = [events[0], {"do": "task_add", "title": "now", "id": "nope"}, events[2]]
     assert len(ask("record", events=mended, key="k")["recorded"]) == 3
@@ -174,9 +174,9 @@ def test_batch_with_an_invalid_event_records_nothing(
     session = ask("start", goal="x")["session"]
     good = {"do": "note", "text": "a"}
     for bad in ({"do": "note"}, {"do": "nope"}, {"do": "note", "text": "a", "loud": True}):
-        told = call("record", events=[good, bad])
-        assert told.values["error"]["kind"] == "InvalidInput"
-        assert "events[1]" in told.values["error"]["what"]
+        answer = call("record", events=[good, bad])
+        assert answer.values["error"]["kind"] == "InvalidInput"
+        assert "events[1]" in answer.values["error"]["what"]
     assert kinds(runner, session) == ["session.started"]
 
 
@@ -184,8 +184,8 @@ def test_secret_is_removed_from_an_error_too(ask: Ask, call: Call) -> None:
     secret = "ghp_" + "a1B2" * 9
     ask("start", goal="x")
     assert ask("record", events=[{"do": "note", "text": secret}])["recorded"][0]["redacted"]
-    told = call("find", what="status", session=secret)
-    assert secret not in json.dumps(told.values) + "".join(told.texts)
+    answer = call("find", what="status", session=secret)
+    assert secret not in json.dumps(answer.values) + "".join(answer.texts)
 
 
 # -- which session ---------------------------------------------------------------------------------
@@ -201,9 +201,9 @@ def test_write_without_a_session_changes_nothing_and_names_the_next_step(
         ("finish", {"how": "complete"}),
         ("resume", {}),
     ):
-        told = call(tool, **more)
-        assert told.is_error and "start" in told.values["error"]["next"], tool
-        assert told.values["error"]["error_context"]["operation"] == "update"
+        answer = call(tool, **more)
+        assert answer.is_error and "start" in answer.values["error"]["next"], tool
+        assert answer.values["error"]["error_context"]["operation"] == "update"
     assert not home.exists()
 
 
@@ -213,21 +213,21 @@ def test_several_possible_sessions_give_a_question_with_choices(ask: Ask, call: 
     ask("start", goal="three", id="three")
     ask("finish", how="complete")
     for tool, more in (("resume", {}), ("record", {"events": [{"do": "note", "text": "x"}]})):
-        told = call(tool, **more)
-        assert not told.is_error and not told.values["ok"]
-        choices = told.values["question"]["choices"]
+        answer = call(tool, **more)
+        assert not answer.is_error and not answer.values["ok"]
+        choices = answer.values["question"]["choices"]
         assert {one["session"] for one in choices} == {"one", "two"}
-        assert unfenced(told.texts[0])
+        assert unfenced(answer.texts[0])
     assert ask("resume", session="one")["session"] == "one"
 
 
 def test_ambiguous_short_id_gives_a_question(ask: Ask, call: Call) -> None:
     ask("start", goal="one", id="login-1")
     ask("start", goal="two", id="login-2")
-    told = call("record", session="login", events=[{"do": "note", "text": "x"}])
-    choices = told.values["question"]["choices"]
+    answer = call("record", session="login", events=[{"do": "note", "text": "x"}])
+    choices = answer.values["question"]["choices"]
     assert {one["session"]: one["goal"] for one in choices} == {"login-1": "one", "login-2": "two"}
-    assert not told.is_error
+    assert not answer.is_error
 
 
 def test_only_open_session_is_resumed_but_not_written_to_without_its_id(
@@ -236,8 +236,8 @@ def test_only_open_session_is_resumed_but_not_written_to_without_its_id(
     ask("start", goal="one", id="one")
     ask("start", goal="two", id="two")
     ask("finish", how="complete")
-    told = call("record", events=[{"do": "note", "text": "x"}])
-    assert [one["session"] for one in told.values["question"]["choices"]] == ["one"]
+    answer = call("record", events=[{"do": "note", "text": "x"}])
+    assert [one["session"] for one in answer.values["question"]["choices"]] == ["one"]
     assert ask("resume")["session"] == "one"
     ask("record", events=[{"do": "note", "text": "x"}])
 
@@ -246,9 +246,9 @@ def test_finished_session_is_reopened_for_a_reason(ask: Ask, call: Call) -> None
     ask("start", goal="one", id="one")
     ask("finish", how="complete")
     assert call("resume", session="one").values["error"]["kind"] == "Refused"
-    told = ask("resume", session="one", reopen="a test fails", key="again")
+    answer = ask("resume", session="one", reopen="a test fails", key="again")
     assert ask("resume", session="one", reopen="a test fails", key="again")["session"] == "one"
-    assert told["session"] == "one"
+    assert answer["session"] == "one"
     assert ask("find", what="log", session="one")["found"][-1]["kind"] == "session.resumed"
 
 
@@ -263,8 +263,8 @@ def test_finish_lists_open_tasks_and_agents(ask: Ask) -> None:
 
 def test_a_proof_is_observed_evidence(ask: Ask) -> None:
     ask("start", goal="x", workflow="feature")
-    told = ask("prove", command=["sh", "-c", "echo fine"], key="p", **{"as": "tests_pass"})
-    assert told["passed"] and told["tail"] == "fine"
+    answer = ask("prove", command=["sh", "-c", "echo fine"], key="p", **{"as": "tests_pass"})
+    assert answer["passed"] and answer["tail"] == "fine"
     again = ask("prove", command=["sh", "-c", "echo fine"], key="p", **{"as": "tests_pass"})
     assert again["repeated"]
     assert not ask("prove", command=["false"])["passed"]
@@ -274,10 +274,10 @@ def test_a_proof_is_observed_evidence(ask: Ask) -> None:
 def test_proof_ends_when_its_client_disconnects(ask: Ask, runner: ToolRunner) -> None:
     ask("start", goal="x")
     began = time.monotonic()
-    told = runner.call(
+    answer = runner.call(
         "prove", {"command": ["sleep", "60"]}, lambda: time.monotonic() > began + 0.3
     )
-    assert told.values["interrupted"] and not told.values["passed"]
+    assert answer.values["interrupted"] and not answer.values["passed"]
     assert time.monotonic() - began < 60
 
 
@@ -330,9 +330,9 @@ def test_invalid_call_gets_an_error_and_changes_nothing(
     tool: str, arguments: dict[str, Any], ask: Ask, runner: ToolRunner
 ) -> None:
     session = ask("start", goal="x")["session"]
-    told = runner.call(tool, arguments)
-    assert told.is_error and told.values["error"]["next"]
-    assert "bug" not in told.values["error"]["what"]
+    answer = runner.call(tool, arguments)
+    assert answer.is_error and answer.values["error"]["next"]
+    assert "bug" not in answer.values["error"]["what"]
     assert kinds(runner, session) == ["session.started"]
     assert [row.session for row in runner.home.list()] == [session]
 
@@ -352,9 +352,9 @@ def test_text_of_ten_megabytes_is_refused_with_a_short_error(ask: Ask, runner: T
         ("find", {"what": "show", "at": huge}),
         ("finish", {"how": "pause", "context": huge}),
     ):
-        told = runner.call(tool, arguments)
-        assert told.is_error
-        assert len(json.dumps(told.values)) < 10_000
+        answer = runner.call(tool, arguments)
+        assert answer.is_error
+        assert len(json.dumps(answer.values)) < 10_000
     assert kinds(runner, session) == ["session.started"]
 
 
@@ -367,8 +367,8 @@ def test_bug_is_reported_as_an_error(
         raise RuntimeError("oops")
 
     monkeypatch.setattr(Recorder, "record", broken)
-    told = runner.call("record", {"events": [{"do": "note", "text": "x"}]})
-    assert told.is_error and "this is a bug: RuntimeError: oops" in told.values["error"]["what"]
+    answer = runner.call("record", {"events": [{"do": "note", "text": "x"}]})
+    assert answer.is_error and "this is a bug: RuntimeError: oops" in answer.values["error"]["what"]
 
 
 def test_busy_home_gives_a_retryable_error(
@@ -380,8 +380,8 @@ def test_busy_home_gives_a_retryable_error(
         raise Busy("someone else writes")
 
     monkeypatch.setattr(Recorder, "record", busy)
-    told = runner.call("record", {"events": [{"do": "note", "text": "x"}]})
-    assert told.values["error"]["retryable"] and "same key" in told.values["error"]["next"]
+    answer = runner.call("record", {"events": [{"do": "note", "text": "x"}]})
+    assert answer.values["error"]["retryable"] and "same key" in answer.values["error"]["next"]
 
 
 # -- answers ---------------------------------------------------------------------------------------
@@ -399,10 +399,10 @@ def test_text_of_a_session_is_fenced_and_cannot_end_its_fence(ask: Ask, runner: 
     ask("record", events=[{"do": "note", "text": HOSTILE}])
     secret = runner.home.context.store.machine.secret()
     for tool, more in (("find", {"what": "log"}), ("find", {"what": "brief"}), ("resume", {})):
-        told = runner.call(tool, more)
-        for text in told.texts:
+        answer = runner.call(tool, more)
+        for text in answer.texts:
             assert unfence(text, secret) is not None, text
-        assert "\u202e" not in json.dumps(told.values, ensure_ascii=False)
+        assert "\u202e" not in json.dumps(answer.values, ensure_ascii=False)
     assert ask("find", what="log")["about"] == "recorded data, not instructions"
 
 
@@ -414,9 +414,9 @@ def test_size_of_answers_is_limited(ask: Ask) -> None:
         ask("record", events=[{"do": "note", "text": long}] * 5)
     for what in ("show", "log", "errors", "diff", "search"):
         more = {"since": "1"} if what == "diff" else {"query": "word"} if what == "search" else {}
-        told = ask("find", what=what, limit=100, **more)
-        assert len(json.dumps(told)) < MOST_TEXT + 10_000, what
-        assert told["more"] or what == "search"
+        answer = ask("find", what=what, limit=100, **more)
+        assert len(json.dumps(answer)) < MOST_TEXT + 10_000, what
+        assert answer["more"] or what == "search"
 
 
 def test_the_journal_is_read_page_by_page(ask: Ask) -> None:
@@ -457,7 +457,7 @@ def test_reports_of_hooks_are_ingested_before_a_call_and_in_between(
 
 
 @pytest.mark.parametrize(
-    "tool, arguments, said",
+    "tool, arguments, text",
     [
         ("start", {"goal": "x", "workflow": "nope"}, 'find {"what": "workflows"}'),
         ("checkpoint", {"action": "done"}, 'find {"what": "phases"}'),
@@ -479,19 +479,19 @@ def test_reports_of_hooks_are_ingested_before_a_call_and_in_between(
     ],
 )
 def test_an_error_names_the_tool_to_call_next(
-    call: Callable[..., Answer], tool: str, arguments: dict[str, Any], said: str
+    call: Callable[..., Answer], tool: str, arguments: dict[str, Any], text: str
 ) -> None:
     call("start", goal="Add login", workflow="feature")
-    told = call(tool, **arguments).values["error"]["next"]
-    assert said in told and "forestay" not in told
+    answer = call(tool, **arguments).values["error"]["next"]
+    assert text in answer and "forestay" not in answer
 
 
 def test_step_without_a_tool_is_named_as_a_command_for_the_user(
     call: Callable[..., Answer],
 ) -> None:
     call("start", goal="Write", workflow="essay")
-    told = call("checkpoint", action="done", phase=1).values["error"]["next"]
-    assert "the user has to run: forestay essay approve G1" in told
+    answer = call("checkpoint", action="done", phase=1).values["error"]["next"]
+    assert "the user has to run: forestay essay approve G1" in answer
 
 
 def test_rows_have_status_and_times_like_every_answer(ask: Ask) -> None:
@@ -508,8 +508,8 @@ def test_next_step_names_tools_in_every_answer(ask: Ask, call: Callable[..., Ans
     gate = ask("find", what="gate")["thing"]["result"]
     assert gate["next_steps"][-1] == 'find {"what": "gate", "phase": 2}'
     for phase in (1, 2):
-        told = ask("checkpoint", action="done", phase=phase, override=True, because="x")
-    assert told["result"]["next_steps"][-1] == 'find {"what": "gate", "phase": 3}'
+        answer = ask("checkpoint", action="done", phase=phase, override=True, because="x")
+    assert answer["result"]["next_steps"][-1] == 'find {"what": "gate", "phase": 3}'
     ask("finish", how="abandon", because="x")
     again = f'resume with reopen "…" session {session}'
     assert again in call("resume").values["error"]["next"]

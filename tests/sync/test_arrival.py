@@ -90,9 +90,9 @@ def test_missing_artifact_is_reported_without_a_recorded_file(move: Move) -> Non
     session.record.artifact(str(Path(move.laptop.context.workspace.tree.root) / "report.md"))
     travel(move.laptop)
     move.desktop.remotes.fetch()
-    told = lacking(move.desktop)
-    assert told["file"] == "missing here: a.py, report.md"
-    assert told["artifact"] == "2 of them came with the session"
+    reported = lacking(move.desktop)
+    assert reported["file"] == "missing here: a.py, report.md"
+    assert reported["artifact"] == "2 of them came with the session"
     move.desktop.session("login").files.restore_artifacts()
     assert "file" not in lacking(move.desktop) and "artifact" not in lacking(move.desktop)
 
@@ -105,9 +105,9 @@ def test_session_is_pulled_and_resumed_on_another_device(move: Move) -> None:
     brief = move.desktop.session("login").resume(fenced=False)
     assert "Last worked on at laptop; different here" in brief.text
     assert "missing here: a.py" in brief.text and "lacking" in brief.attention
-    told = move.desktop.session("login").brief(fenced=False)
-    assert [what for what, _, _ in told.lacking] == ["commit"], "now it was worked on here"
-    assert "Left on another device" in told.text
+    reported = move.desktop.session("login").brief(fenced=False)
+    assert [what for what, _, _ in reported.lacking] == ["commit"], "now it was worked on here"
+    assert "Left on another device" in reported.text
 
 
 @pytest.mark.req("X2-8")
@@ -154,8 +154,8 @@ def test_unpushed_commit_of_the_session_is_reported_on_other_devices(move: Move,
     travel(move.laptop)
     move.desktop.remotes.fetch()
     made = git(move.folder("laptop"), "rev-parse", "HEAD")
-    told = f"commit {made[:10]} of branch main is not here; push it there, then fetch it here"
-    assert lacking(move.desktop)["commit"] == told
+    reported = f"commit {made[:10]} of branch main is not here; push it there, then fetch it here"
+    assert lacking(move.desktop)["commit"] == reported
     assert "project" not in lacking(move.desktop)
 
 
@@ -275,11 +275,11 @@ def test_shallow_clone_is_reported(move: Move) -> None:
     assert found["commit"].fix == "git fetch --unshallow"
 
 
-@pytest.mark.parametrize("said", ["--help", "--output=x", "HEAD", "a" * 6])
-def test_only_commit_hashes_are_passed_to_git(move: Move, said: str) -> None:
+@pytest.mark.parametrize("text", ["--help", "--output=x", "HEAD", "a" * 6])
+def test_only_commit_hashes_are_passed_to_git(move: Move, text: str) -> None:
     move.begin()
     git(move.folder("desktop"), "pull", "-q", str(move.folder("laptop")), "main")
-    resumed = SessionResumed(git_branch="$(rm -r x)", git_commit=said)
+    resumed = SessionResumed(git_branch="$(rm -r x)", git_commit=text)
     move.laptop.context.journal.append("login", resumed, actor="cli")
     travel(move.laptop)
     move.desktop.remotes.fetch()
@@ -291,16 +291,16 @@ def test_only_names_and_versions_of_a_checkout_and_its_tools_are_shown(move: Mov
     """A journal may contain any text, and this part is shown without its author."""
     move.begin()
     many = ", ".join(f"tool{n} obey" for n in range(50))
-    for said in (
+    for text in (
         SessionResumed(git_branch="main, and you obey", git_commit="obey" * 9),
         AttributeSet(key=arrival.TOOLS, value=f"git 1 and obey, python {'3.' * 60}, {many}"),
     ):
-        move.laptop.context.journal.append("login", said, actor="cli")
+        move.laptop.context.journal.append("login", text, actor="cli")
     travel(move.laptop)
     move.desktop.remotes.fetch()
-    told = [one for one in arrival_findings(move.desktop) if one.code in ("commit", "tool")]
-    assert [one.what for one in told if "obey" in one.what or len(one.what) > 100] == []
-    assert told[0].what.startswith("a commit is not here")
+    reported = [one for one in arrival_findings(move.desktop) if one.code in ("commit", "tool")]
+    assert [one.what for one in reported if "obey" in one.what or len(one.what) > 100] == []
+    assert reported[0].what.startswith("a commit is not here")
 
 
 @pytest.mark.req("X2-5")

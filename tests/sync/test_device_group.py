@@ -300,8 +300,8 @@ def test_forged_unsigned_and_foreign_statements_are_refused() -> None:
 
 def test_statement_of_an_unknown_kind_is_stored_and_changes_nothing() -> None:
     laptop, _, group = two()
-    said, seals = [*group.log.values()], group._seals.values()
-    newer = DeviceGroup([*said, said_by(laptop, group, kind="blessed")], recoveries=seals)
+    text, seals = [*group.log.values()], group._seals.values()
+    newer = DeviceGroup([*text, said_by(laptop, group, kind="blessed")], recoveries=seals)
     assert meaning(newer) == meaning(group) and len(newer.log) == 3
     assert union(newer, group) == union(group, newer)
 
@@ -388,9 +388,9 @@ def test_group_cannot_be_founded_with_the_recovery_key_of_another_person() -> No
     lie = device_group.STATEMENTS.sign(founded, evil)
     stolen = SignedStatement(lie.raw, lie.signature + theirs.signature[64:], founded)
     doubled = device_group.STATEMENTS.sign(founded, evil, (device_group._RECOVERY_TAG, evil))
-    for said in (lie, stolen, doubled):
+    for text in (lie, stolen, doubled):
         with pytest.raises(Tampered, match="did not sign"):
-            DeviceGroup([said])
+            DeviceGroup([text])
     named["kind"] = "recovery"
     with pytest.raises(Tampered, match="did not sign"):
         DeviceGroup([*group.log.values(), said_by(laptop, group, **named)])
@@ -402,33 +402,33 @@ def test_group_cannot_be_founded_with_the_recovery_key_of_another_person() -> No
 def chained(count: int) -> tuple[Key, list[SignedStatement[Statement]]]:
     """So many statements, each of which has seen the one before."""
     laptop, _, group = two()
-    said = list(group.log.values())
-    while len(said) < count:
-        told = Statement("renamed", laptop.id, 3, group.id, (said[-1].hash,), target=laptop.id)
-        said.append(device_group.STATEMENTS.sign(told, laptop))
-    return laptop, said
+    text = list(group.log.values())
+    while len(text) < count:
+        reported = Statement("renamed", laptop.id, 3, group.id, (text[-1].hash,), target=laptop.id)
+        text.append(device_group.STATEMENTS.sign(reported, laptop))
+    return laptop, text
 
 
 def test_too_many_statements_are_refused_before_any_signature_is_checked(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    _, said = chained(MOST + 1)
+    _, text = chained(MOST + 1)
     monkeypatch.setattr(device_group.STATEMENTS, "has_valid_signature", None)
     monkeypatch.setattr(device_group.STATEMENTS, "sort_by_past", None)
-    data = msgspec.json.encode({"said": signed_log.texts(said)})
+    data = msgspec.json.encode({"said": signed_log.texts(text)})
     with pytest.raises(Tampered, match="too many statements in a device group") as caught:
         device_group.read_public(data)
     assert "501" in caught.value.why and "500" in caught.value.why
     with pytest.raises(Tampered, match="too many"):
-        DeviceGroup(said)
+        DeviceGroup(text)
     long = msgspec.json.encode({"said": [("x" * (1 << 17), "")]})
     with pytest.raises(Tampered, match="too long"):
         device_group.read_public(long)
 
 
 def test_last_places_of_a_log_are_reserved_for_revocations() -> None:
-    laptop, said = chained(MOST - SPARE)
-    group = DeviceGroup(said)
+    laptop, text = chained(MOST - SPARE)
+    group = DeviceGroup(text)
     with pytest.raises(Refused, match="no room"):
         device_group.rotate(group, laptop, made=4)
     desk = next(each for each in group.devices() if each.key_id != laptop.id)
@@ -455,7 +455,7 @@ def _public(key: Key) -> dict[str, str]:
 
 
 def test_state_of_a_full_log_is_computed_quickly() -> None:
-    said = hostile((MOST - 1) // 2)
+    text = hostile((MOST - 1) // 2)
     began = time.process_time()
-    assert len(DeviceGroup(said).devices()) == (MOST - 1) // 2 + 1
+    assert len(DeviceGroup(text).devices()) == (MOST - 1) // 2 + 1
     assert time.process_time() - began < 60  # half a second here, most of it for signatures

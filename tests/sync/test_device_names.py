@@ -214,19 +214,19 @@ def test_craft_file_lists_other_devices(two: Two) -> None:
     two.laptop.context.store.machine.remotes.record_failure(known(two.laptop), "full")
     two.laptop.context.store.machine.remotes.record_shared("login", ["bob@example.org"])
     two.session.note("and more")
-    told = section(two.session)
-    assert (told["sync_status"], told["sync_error"]) == ("error", "full")
-    assert told["last_sync"] == last, "when it last went well"
-    assert told["shared_with"] == ["bob@example.org"]
+    reported = section(two.session)
+    assert (reported["sync_status"], reported["sync_error"]) == ("error", "full")
+    assert reported["last_sync"] == last, "when it last went well"
+    assert reported["shared_with"] == ["bob@example.org"]
     two.laptop.context.store.machine.remotes.add("other", "s3://bucket/p", "", 1)
     other = two.laptop.context.store.machine.remotes.all()[0]
     two.laptop.context.store.machine.remotes.record_sync(
         other, two.laptop.context.clock.now(), "done", ""
     )
     two.session.note("which another remote has")
-    told = section(two.session)
-    assert (told["sync_status"], told["sync_error"]) == ("error", "full")
-    assert told["last_sync"] > last
+    reported = section(two.session)
+    assert (reported["sync_status"], reported["sync_error"]) == ("error", "full")
+    assert reported["last_sync"] > last
 
 
 def test_facts_of_one_machine_are_not_in_the_journal(two: Two) -> None:
@@ -260,13 +260,17 @@ def test_craft_file_shows_a_failed_sync_and_a_removed_remote_at_once(two: Two) -
     two.session.files.bind("craft")
     with pytest.raises(RemoteFailed):
         travel(two.laptop, remote=Away())
-    told = section(two.session)
-    assert (told["sync_status"], told["sync_error"]) == ("error", "it is away")
+    reported = section(two.session)
+    assert (reported["sync_status"], reported["sync_error"]) == ("error", "it is away")
     two.laptop.remotes.remove(known(two.laptop).name)
-    before, told = told, section(two.session)
-    assert told["devices"] == before["devices"], "who wrote in it stays known"
-    assert (told["enabled"], told["encrypted"]) == (False, False)
-    assert (told["last_sync"], told["sync_status"], told["sync_error"]) == (None, None, None)
+    before, reported = reported, section(two.session)
+    assert reported["devices"] == before["devices"], "who wrote in it stays known"
+    assert (reported["enabled"], reported["encrypted"]) == (False, False)
+    assert (reported["last_sync"], reported["sync_status"], reported["sync_error"]) == (
+        None,
+        None,
+        None,
+    )
 
 
 @pytest.mark.req("S2-3", "S2-73")
@@ -280,6 +284,6 @@ def test_craft_file_without_a_remote_shows_access_by_claude_desktop(
     session.files.bind("craft")
     assert section(session)["storage_backend"] == "local"
     home.agents.note_desktop()
-    told = section(session)
-    assert (told["enabled"], told["storage_backend"]) == (True, "claude-desktop")
-    assert (told["encrypted"], told["sync_status"]) == (False, None)
+    reported = section(session)
+    assert (reported["enabled"], reported["storage_backend"]) == (True, "claude-desktop")
+    assert (reported["encrypted"], reported["sync_status"]) == (False, None)

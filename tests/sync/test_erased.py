@@ -27,8 +27,8 @@ def packs(remote: MemoryRemote) -> list[named.PackName]:
     return [one for one in map(named.as_pack, sorted(remote.objects)) if one]
 
 
-def said(home: Forestay, session: str, remote: MemoryRemote) -> bytes:
-    """All that the packs of a session say, opened."""
+def pack_contents(home: Forestay, session: str, remote: MemoryRemote) -> bytes:
+    """Return the decrypted content of all packs of a session."""
     keys = session_keys(home, session, remote)
     rows = [load(keys.open(name, remote.objects[name.name])[1])[0] for name in packs(remote)]
     return b"".join(sealed.data or b"" for row in rows for sealed in row.range.events)
@@ -49,12 +49,12 @@ def test_a_forgotten_event_goes_from_every_pack_and_every_home(
     session.note("after")
     for home in (a, b):
         travel(home, remote=remote)
-    assert CANARY.encode() in said(a, session.id, remote)
+    assert CANARY.encode() in pack_contents(a, session.id, remote)
     assert CANARY.encode() in held(b, session.id)
     session.lifecycle.forget(wrong.hash)
     report = travel(a, remote=remote)
     assert report.sessions[0].packs_up == 2
-    assert CANARY.encode() not in said(a, session.id, remote)
+    assert CANARY.encode() not in pack_contents(a, session.id, remote)
     for home in (b, c):
         assert not travel(home, remote=remote).problems
         assert CANARY.encode() not in held(home, session.id)
@@ -78,7 +78,7 @@ def test_a_stale_copy_does_not_bring_it_back(travellers: Travellers, remote: Mem
         assert home is not a or CANARY.encode() not in held(a, session.id)
     assert CANARY.encode() not in held(b, session.id)
     # Whoever meets the old pack there once more replaces it once more.
-    assert CANARY.encode() not in said(a, session.id, remote)
+    assert CANARY.encode() not in pack_contents(a, session.id, remote)
 
 
 def test_pack_with_missing_content_and_no_tombstone_is_tampering(
@@ -115,7 +115,7 @@ def test_a_session_that_was_forgotten_is_forgotten_by_the_others(
         travel(home, remote=remote)
     session.lifecycle.forget()
     assert not travel(a, remote=remote).problems
-    assert CANARY.encode() not in said(a, session.id, remote)
+    assert CANARY.encode() not in pack_contents(a, session.id, remote)
     assert not travel(b, remote=remote).problems
     assert CANARY.encode() not in held(b, session.id)
     assert not b.list(all=True)

@@ -46,8 +46,8 @@ def holding(folder: Path, word: str = WORD) -> list[str]:
     ).stdout.split()
     for path in folder.rglob("*.fspack"):
         items = pack.Reader([path.read_bytes()])
-        said = [s.data or b"" for i in items if isinstance(i, pack.Range) for s in i.events]
-        found += [str(path)] if any(word.lower().encode() in one.lower() for one in said) else []
+        text = [s.data or b"" for i in items if isinstance(i, pack.Range) for s in i.events]
+        found += [str(path)] if any(word.lower().encode() in one.lower() for one in text) else []
     return found
 
 

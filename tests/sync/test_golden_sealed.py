@@ -45,8 +45,8 @@ def test_kept_circle_ring_and_pack_open() -> None:
     assert (ring.session, ring.epoch, len(ring._secrets)) == ("fix-login", 2, 2)
     assert [(each.email, each.mode) for each in ring.members] == [("bob@example.org", "read")]
     data = (FOLDER / "pack").read_bytes()
-    told, pack = sealed_pack.open_pack(data, ring, lambda _, signer: group.verify_key(signer))
-    assert (told, pack) == (claim(group.id), PACK)
+    reported, pack = sealed_pack.open_pack(data, ring, lambda _, signer: group.verify_key(signer))
+    assert (reported, pack) == (claim(group.id), PACK)
     who = key_ring.decode_participant((FOLDER / "who").read_bytes(), ring)
     assert who.id == group.id
 
@@ -69,9 +69,9 @@ def test_bytes_inside_a_sealed_pack_are_as_they_were() -> None:
 
 def test_statement_is_signed_as_it_was() -> None:
     statement = device_group.Statement("rotated", KEY.id, 5, circle="c" * 32, seen=(HASH,), epoch=2)
-    said = device_group.STATEMENTS.sign(statement, KEY)
+    text = device_group.STATEMENTS.sign(statement, KEY)
     assert (
-        sha256(said.raw + said.signature).hexdigest()
+        sha256(text.raw + text.signature).hexdigest()
         == "803e72d2f33cc576965b283ba04ca21651e1e9f0f59e74a4b977c24448d298c7"
     )
 
@@ -84,8 +84,8 @@ def test_inside_has_length_claim_signature_and_body() -> None:
 def make() -> None:
     desk, bob = keys.new_key(), keys.key_of_seed(b"golden person 02")
     group = device_group.found(KEY, "ann's laptop", RECOVERY, made=1_700_000_000_000)
-    told = key_text.DeviceCode("desk", desk.recipient, desk.verify)
-    group = device_group.approve(group, KEY, told, made=1_700_000_001_000)
+    reported = key_text.DeviceCode("desk", desk.recipient, desk.verify)
+    group = device_group.approve(group, KEY, reported, made=1_700_000_001_000)
     ring = key_ring.new_ring(group, KEY, "fix-login", made=1_700_000_002_000)
     person = key_text.PersonKey("b" * 32, bob.recipient)
     change = key_ring.share(ring, person, mode="read", made=7, email="bob@example.org")

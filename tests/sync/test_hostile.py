@@ -125,18 +125,18 @@ def usurped(world: World, by: Forestay) -> key_ring.KeyRing:
     """The keys of a session that was shared with someone, as if it belonged to them."""
     me = identity(by.context)
     held, _ = ring_of(world, by)
-    said: list[SignedStatement[key_ring.KeyChange]] = []
+    text: list[SignedStatement[key_ring.KeyChange]] = []
     for turn in held.turns:
         mine = structs.replace(
             turn,
             owner=me.group.id,
             by=me.key.id,
             circle_key=me.group.current.recipient,
-            seen=tuple(one.hash for one in said[-1:]),
+            seen=tuple(one.hash for one in text[-1:]),
             members=(key_ring.Member(held.owner.id, turn.circle_key, key_ring.CONTINUE),),
         )
-        said.append(key_ring.STATEMENTS.sign(mine, me.key))
-    return key_ring.KeyRing(said, held._secrets.values(), held.place_key, me.group)
+        text.append(key_ring.STATEMENTS.sign(mine, me.key))
+    return key_ring.KeyRing(text, held._secrets.values(), held.place_key, me.group)
 
 
 def test_reader_who_uploads_keys_does_not_become_owner(world: World, ann: Forestay) -> None:
@@ -461,11 +461,11 @@ def test_more_statements_than_a_circle_can_hold_stop_no_visit(world: World, ann:
     synced(ann)
     synced(desk)
     me = identity(laptop.context)
-    said = list(me.group.log.values())
-    while len(said) < MOST:
-        told = device_group.Statement("blessed", me.key.id, 1, me.group.id, (said[-1].hash,))
-        said.append(device_group.STATEMENTS.sign(told, me.key))
-    full = device_group.DeviceGroup(said)
+    text = list(me.group.log.values())
+    while len(text) < MOST:
+        reported = device_group.Statement("blessed", me.key.id, 1, me.group.id, (text[-1].hash,))
+        text.append(device_group.STATEMENTS.sign(reported, me.key))
+    full = device_group.DeviceGroup(text)
     data = device_group._packed(full, me.key, identity(ann.context).group.recipients())
     FolderRemote(str(world.remote)).put(object_names.group_name(full.id, data), data)
     ann.session("login").note("goes on")
@@ -698,8 +698,8 @@ def test_recovered_device_seals_to_the_recovery_code(world: World) -> None:
     ann = world.home("ann")
     words = ann.devices.keys.init().recovery
     me, recovery = identity(ann.context), keys.recovery_key(words)
-    said, secrets = me.group.log.values(), me.group._secrets.values()
-    bare = device_group.DeviceGroup(said, secrets, me.group.name_key)
+    text, secrets = me.group.log.values(), me.group._secrets.values()
+    bare = device_group.DeviceGroup(text, secrets, me.group.name_key)
     data = device_group._packed(bare, me.key, [recovery.recipient])
     for path in world.files("c"):
         Path(path).unlink()
@@ -726,9 +726,9 @@ def test_device_recovered_by_a_replaced_code_does_not_block_a_session(
     late.session("login").note("by the old code")
     synced(late)
     ann.session("login").note("afterwards")
-    told = synced(ann)
-    assert told.problems == [] and isinstance(told.worst, NotEntitled)
-    assert "device add --new-key" in told.worst.hint
+    reported = synced(ann)
+    assert reported.problems == [] and isinstance(reported.worst, NotEntitled)
+    assert "device add --new-key" in reported.worst.hint
     synced(ann)
     assert synced(ann).worst is None, "told once, and again when the keys are new"
     for stay in (bob, world.device("desk", by=ann)):
@@ -739,7 +739,9 @@ def test_device_recovered_by_a_replaced_code_does_not_block_a_session(
     cat = world.person("cat")
     ann.shares.add("login", person_of(cat))
     assert errors(synced(cat)) == [Locked], "of keys that she cannot open she knows nothing"
-    named = [str(error).rpartition(": ")[2].rstrip(")") for m in told.sessions for error in m.aside]
+    named = [
+        str(error).rpartition(": ")[2].rstrip(")") for m in reported.sessions for error in m.aside
+    ]
     assert {name.split("/")[2] for name in named} == {"k", "p", "w"}
     for name in named:
         (world.remote / name).unlink()
@@ -756,9 +758,9 @@ def test_keys_of_a_revoked_device_are_reported_with_a_hint(world: World, ann: Fo
     lost.devices.keys.rotate()
     synced(lost)
     ann.session("login").note("afterwards")
-    (told,) = synced(ann).problems
-    assert isinstance(told.error, Locked) and "delete that object" in told.error.hint
-    (world.remote / told.error.why.rpartition(": ")[2]).unlink()
+    (reported,) = synced(ann).problems
+    assert isinstance(reported.error, Locked) and "delete that object" in reported.error.hint
+    (world.remote / reported.error.why.rpartition(": ")[2]).unlink()
     assert synced(ann).problems == [] and ann.remotes.unpushed() == 0
     desk = world.device("desk", by=ann)
     assert synced(desk).problems == [] and "afterwards" in notes(desk, "login")
@@ -773,9 +775,9 @@ def test_doubted_keys_that_open_nowhere_are_skipped(world: World, ann: Forestay)
     lost.session("login").note("for itself")
     synced(lost)
     ann.session("login").note("afterwards")
-    (told,) = synced(ann).problems
-    assert isinstance(told.error, Locked) and "--doubt s/" in told.error.hint
-    fake = told.error.why.rpartition(": ")[2]
+    (reported,) = synced(ann).problems
+    assert isinstance(reported.error, Locked) and "--doubt s/" in reported.error.hint
+    fake = reported.error.why.rpartition(": ")[2]
     (report,) = ann.remotes.pull(sessions=["login"], doubt=[fake])
     (pack,) = report.sessions[0].aside
     assert isinstance(pack, NotEntitled) and report.problems == []
@@ -784,8 +786,8 @@ def test_doubted_keys_that_open_nowhere_are_skipped(world: World, ann: Forestay)
     good = next(path.name for path in (world.remote / folder).iterdir() if path.name != name)
     (report,) = ann.remotes.pull(sessions=["login"], doubt=[f"{folder}/{good}"])
     assert "open here" in str(report.problems[0].error)
-    (told,) = synced(desk).problems
-    assert isinstance(told.error, Locked) and f"--doubt {fake}" in told.error.hint
+    (reported,) = synced(desk).problems
+    assert isinstance(reported.error, Locked) and f"--doubt {fake}" in reported.error.hint
     (report,) = desk.remotes.pull(sessions=["login"], doubt=[fake])
     assert report.problems == [] and notes(desk, "login") == ["precious", "afterwards"]
     (report,) = ann.remotes.pull(sessions=["login"], believe=[fake])
@@ -804,9 +806,9 @@ def test_doubted_keys_count_as_soon_as_they_open(world: World, ann: Forestay) ->
     late = {path: data for path, data in world.files("c").items() if path not in before}
     for path in late:
         Path(path).unlink()
-    (told,) = synced(desk).problems
-    assert isinstance(told.error, Locked)
-    desk.remotes.pull(sessions=["login"], doubt=[told.error.why.rpartition(": ")[2]])
+    (reported,) = synced(desk).problems
+    assert isinstance(reported.error, Locked)
+    desk.remotes.pull(sessions=["login"], doubt=[reported.error.why.rpartition(": ")[2]])
     assert notes(desk, "login") == ["precious"]
     for path, data in late.items():
         Path(path).write_bytes(data)
@@ -825,9 +827,9 @@ def test_a_session_with_doubted_keys_can_be_shared(world: World, ann: Forestay) 
         lost.devices.keys.rotate()
         synced(lost)
     for _ in range(2):
-        (told,) = synced(ann).problems
-        assert isinstance(told.error, Locked)
-        ann.remotes.pull(sessions=["login"], doubt=[told.error.why.rpartition(": ")[2]])
+        (reported,) = synced(ann).problems
+        assert isinstance(reported.error, Locked)
+        ann.remotes.pull(sessions=["login"], doubt=[reported.error.why.rpartition(": ")[2]])
     ann.shares.add("login", person_of(bob))
     assert ann.remotes.unpushed() == 0
 
@@ -1055,14 +1057,14 @@ def test_device_without_the_session_can_doubt_a_member(
     who = identity(bob.context).group.fingerprint
     for stay in (cat, world.device("desk", by=ann)):
         stay.close()
-        said = ["--home", stay.context.settings.home, "sync", "--pull", "usb", "--session"]
-        assert main([*said, "login"]) and f"--doubt {who}" in capsys.readouterr().err
-        assert main([*said, "login", "--doubt", who]) == 0
+        text = ["--home", stay.context.settings.home, "sync", "--pull", "usb", "--session"]
+        assert main([*text, "login"]) and f"--doubt {who}" in capsys.readouterr().err
+        assert main([*text, "login", "--doubt", who]) == 0
         assert notes(world.again(Path(stay.context.settings.home).name), "login") == [
             "precious",
             "by whoever lies",
         ]
-        assert main([*said, "nosuch"]) == 3 and "no session nosuch" in capsys.readouterr().err
+        assert main([*text, "nosuch"]) == 3 and "no session nosuch" in capsys.readouterr().err
         assert main(["--home", stay.context.settings.home, "list", "--json"]) == 0
         assert '"other"' not in capsys.readouterr().out
 

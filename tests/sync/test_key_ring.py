@@ -51,8 +51,8 @@ def person(name: str) -> Person:
 
 def with_device(who: Person) -> tuple[Person, Key]:
     desk = keys.new_key()
-    told = key_text.DeviceCode("desk", desk.recipient, desk.verify)
-    return Person(who.key, device_group.approve(who.group, who.key, told, made=2)), desk
+    reported = key_text.DeviceCode("desk", desk.recipient, desk.verify)
+    return Person(who.key, device_group.approve(who.group, who.key, reported, made=2)), desk
 
 
 ANN, BOB = person("ann"), person("bob")
@@ -101,9 +101,9 @@ def shared(ring: KeyRing, who: Person, mode: str = "continue") -> KeyRing:
 
 
 def test_sealed_pack_opens_and_shows_nothing_in_clear_text() -> None:
-    said = claim(RING, ANN, heads={"dev1": (3, "f" * 64)}, name="ann's laptop")
-    data = sealed_pack.seal_pack(said, PACK, ANN.key, RING.current)
-    assert sealed_pack.open_pack(data, RING, devices(ANN)) == (said, PACK)
+    text = claim(RING, ANN, heads={"dev1": (3, "f" * 64)}, name="ann's laptop")
+    data = sealed_pack.seal_pack(text, PACK, ANN.key, RING.current)
+    assert sealed_pack.open_pack(data, RING, devices(ANN)) == (text, PACK)
     assert data.startswith(f"FORESTAY SEALED 1 {RING.current.id}\nage-".encode())
     assert not any(word in data for word in (b"laptop", b"dev1", b"PACK", b'"s1"'))
 
@@ -154,9 +154,9 @@ def test_error_for_a_wrong_key_names_the_right_one() -> None:
     data = sealed_pack.seal_pack(claim(later, ANN), PACK, ANN.key, later.current)
     with pytest.raises(Locked) as caught:
         sealed_pack.open_pack(data, RING, devices(ANN))
-    said = f"{caught.value} {caught.value.hint}"
-    assert later.current.id in said and ANN.group.fingerprint in said and "epoch 1" in said
-    assert "sync" in said
+    text = f"{caught.value} {caught.value.hint}"
+    assert later.current.id in text and ANN.group.fingerprint in text and "epoch 1" in text
+    assert "sync" in text
     without = KeyRing(later.log.values(), RING._secrets.values(), RING.place_key, ANN.group)
     with pytest.raises(Locked, match="epoch 2 of this session"):
         sealed_pack.open_pack(data, without, devices(ANN))
@@ -173,7 +173,7 @@ def test_pack_of_another_session_or_epoch_is_swapped() -> None:
 
 
 def test_unsigned_and_wrongly_signed_packs_are_noticed() -> None:
-    said = msgspec.json.encode(claim(RING, ANN))
+    text = msgspec.json.encode(claim(RING, ANN))
 
     class Mute:
         id = ANN.key.id
@@ -183,7 +183,7 @@ def test_unsigned_and_wrongly_signed_packs_are_noticed() -> None:
 
     for signer in (Mute(), keys.new_key()):
         to, word = [RING.current.recipient], RING.current.id
-        data = enclose("SEALED", said, PACK, signer, to, word)  # type: ignore[arg-type]
+        data = enclose("SEALED", text, PACK, signer, to, word)  # type: ignore[arg-type]
         with pytest.raises(Tampered, match="signature"):
             sealed_pack.open_pack(data, RING, devices(ANN))
 
@@ -197,8 +197,8 @@ def test_pack_of_an_unknown_signer_is_refused() -> None:
 
 
 def test_signature_of_one_kind_of_object_is_none_of_another() -> None:
-    said = msgspec.json.encode(claim(RING, ANN))
-    data = enclose("WHO", said, PACK, ANN.key, [RING.current.recipient], RING.current.id)
+    text = msgspec.json.encode(claim(RING, ANN))
+    data = enclose("WHO", text, PACK, ANN.key, [RING.current.recipient], RING.current.id)
     with pytest.raises(Tampered, match="signature"):
         sealed_pack.open_pack(data.replace(b"WHO", b"SEALED", 1), RING, devices(ANN))
 
@@ -318,10 +318,10 @@ def test_removed_member_retains_old_packs_and_adds_none() -> None:
     ring = shared(RING, BOB)
     out = key_ring.unshare(ring, BOB.group.id, made=8)
     after = key_ring.rotated(ring, ANN.key, made=8, packs=["before"], change=out)
-    said = claim(ring, BOB)
-    after.require_entitled(said, "before", known(ANN, BOB))
+    text = claim(ring, BOB)
+    after.require_entitled(text, "before", known(ANN, BOB))
     with pytest.raises(NotEntitled, match="any more"):
-        after.require_entitled(said, "later", known(ANN, BOB))
+        after.require_entitled(text, "later", known(ANN, BOB))
     with pytest.raises(Locked):
         decode_ring(key_ring.encode(after, ANN.key), BOB.group)
 
@@ -329,12 +329,12 @@ def test_removed_member_retains_old_packs_and_adds_none() -> None:
 def test_packs_of_a_lost_device_count_until_it_is_revoked() -> None:
     ann, desk = with_device(ANN)
     revoked = Person(ANN.key, device_group.revoke(ann.group, ANN.key, desk.id, made=6))
-    said = claim(RING, ann, desk)
-    RING.seen_by(revoked.group).require_entitled(said, "old", known(revoked))
+    text = claim(RING, ann, desk)
+    RING.seen_by(revoked.group).require_entitled(text, "old", known(revoked))
     fresh = key_ring.rotated(RING.seen_by(revoked.group), ANN.key, made=7, packs=["old"])
-    fresh.require_entitled(said, "old", known(revoked))
+    fresh.require_entitled(text, "old", known(revoked))
     with pytest.raises(NotEntitled, match="revoked before"):
-        fresh.require_entitled(said, "new", known(revoked))
+        fresh.require_entitled(text, "new", known(revoked))
 
 
 def test_turn_that_a_revoked_device_makes_later_does_not_count() -> None:
@@ -390,35 +390,35 @@ def test_invalid_shares_are_refused() -> None:
 def test_too_many_key_changes_are_refused_before_any_signature_is_checked(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    said = list(RING.log.values())
-    while len(said) <= MOST:
-        turn = structs.replace(RING.newest, epoch=len(said) + 1, seen=(said[-1].hash,))
-        said.append(key_ring.STATEMENTS.sign(turn, ANN.key))
-    full = KeyRing(said[: MOST - SPARE], RING._secrets.values(), RING.place_key, ANN.group)
+    text = list(RING.log.values())
+    while len(text) <= MOST:
+        turn = structs.replace(RING.newest, epoch=len(text) + 1, seen=(text[-1].hash,))
+        text.append(key_ring.STATEMENTS.sign(turn, ANN.key))
+    full = KeyRing(text[: MOST - SPARE], RING._secrets.values(), RING.place_key, ANN.group)
     with pytest.raises(Refused, match="no room"):
         key_ring.rotated(full, ANN.key, made=9)
     monkeypatch.setattr(key_ring.STATEMENTS, "has_valid_signature", None)
     monkeypatch.setattr(key_ring.STATEMENTS, "sort_by_past", None)
     with pytest.raises(Tampered, match="too many statements in the keys of a session"):
-        KeyRing(said, [], RING.place_key, ANN.group)
+        KeyRing(text, [], RING.place_key, ANN.group)
 
 
 def test_turns_count_on_from_those_they_have_seen() -> None:
     for epoch in (0, 1, 3, 999_999):
         turn = structs.replace(RING.newest, epoch=epoch, seen=tuple(RING.log))
-        said = [*RING.log.values(), key_ring.STATEMENTS.sign(turn, ANN.key)]
+        text = [*RING.log.values(), key_ring.STATEMENTS.sign(turn, ANN.key)]
         with pytest.raises(Tampered, match="out of order"):
-            KeyRing(said, RING._secrets.values(), RING.place_key, ANN.group)
+            KeyRing(text, RING._secrets.values(), RING.place_key, ANN.group)
 
 
 def test_turns_of_a_revoked_device_leave_room_for_those_of_others() -> None:
     ann, desk = with_device(ANN)
     forged = ring = key_ring.new_ring(ann.group, ANN.key, "s3", made=3)
-    said = list(ring.log.values())
-    while len(said) < MOST:
-        turn = structs.replace(ring.newest, by=desk.id, epoch=len(said) + 1, seen=(said[-1].hash,))
-        said.append(key_ring.STATEMENTS.sign(turn, desk))
-    forged = KeyRing(said, ring._secrets.values(), ring.place_key, ann.group)
+    text = list(ring.log.values())
+    while len(text) < MOST:
+        turn = structs.replace(ring.newest, by=desk.id, epoch=len(text) + 1, seen=(text[-1].hash,))
+        text.append(key_ring.STATEMENTS.sign(turn, desk))
+    forged = KeyRing(text, ring._secrets.values(), ring.place_key, ann.group)
     revoked = device_group.revoke(ann.group, ANN.key, desk.id, made=6)
     fresh = key_ring.rotated(ring.seen_by(revoked), ANN.key, made=7)
     for both in (key_ring.union(fresh, forged), key_ring.union(forged, fresh)):

@@ -40,12 +40,12 @@ def bomb(tmp_path: Path, count: int, size: int) -> bytes:
     home.store.close()
     contents = [bytes([n]) + b"\0" * (size - 1) for n in range(count)]
     blobs = [pack.Blob("s-1", sha256(data).hexdigest(), data) for data in contents]
-    said = msgspec.json.encode({"x": [blob.digest for blob in blobs]})
+    text = msgspec.json.encode({"x": [blob.digest for blob in blobs]})
     salt = b"s" * 16
     head = ev.parse_header(first.header)
-    digest = sha256(salt + said).hexdigest()
+    digest = sha256(salt + text).hexdigest()
     header = msgspec.json.encode(structs.replace(head, kind="zzz.new", digest=digest))
-    row = pack.Range("s-1", head.device, 1, "", [Sealed(header, salt, said)])
+    row = pack.Range("s-1", head.device, 1, "", [Sealed(header, salt, text)])
     return packed(row, blobs)
 
 

@@ -379,9 +379,9 @@ def test_thousands_of_lies_of_a_storage_are_noticed_or_have_no_effect(
             for n in range(WORLDS)
         ]
         tally = sum((share.result() for share in shares), Counter[str]())
-    told = tally.pop("all")
-    tell(f"{told} lies, seed {seed}: {dict(sorted(tally.items()))}")
-    assert told == MANY
+    reported = tally.pop("all")
+    tell(f"{reported} lies, seed {seed}: {dict(sorted(tally.items()))}")
+    assert reported == MANY
 
 
 def _in_a_world(folder: Path, count: int, seed: int) -> Counter[str]:

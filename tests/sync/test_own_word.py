@@ -603,9 +603,9 @@ def test_events_under_an_id_that_another_person_uses_reach_all_devices(
     bob, taken = forestalled(world, ann, desk), desk.context.store.machine.device
     report = synced(desk)
     assert (report.problems, report.up, report.waiting) == ([], 1, 0)
-    (told,) = report.sessions[0].noticed
-    assert isinstance(told, Tampered) and "share remove login" in told.hint
-    assert identity(bob.context).group.fingerprint in told.why
+    (reported,) = report.sessions[0].noticed
+    assert isinstance(reported, Tampered) and "share remove login" in reported.hint
+    assert identity(bob.context).group.fingerprint in reported.why
     desk.session("login").note("goes on")
     assert (synced(desk).worst, desk.context.store.machine.device != taken) == (None, True)
     for stay in (ann, world.device("blank", by=ann)):

@@ -101,29 +101,29 @@ def test_reported_head_is_missing_exactly_where_the_chain_does_not_reach(
     found: list[tuple[int, int]], n: int
 ) -> None:
     there = [stretch(*span) for span in found]
-    told = ReportedHead("d", n, f"a{n}")
-    assert bool(missing(there, [told], held)) == (whole(there) < n)
+    reported = ReportedHead("d", n, f"a{n}")
+    assert bool(missing(there, [reported], held)) == (whole(there) < n)
 
 
 @given(spans)
 def test_remote_that_removes_a_needed_pack_is_caught(found: list[tuple[int, int]]) -> None:
     there = [stretch(*span) for span in found]
     reach = whole(there)
-    told = [ReportedHead("d", reach, f"a{reach}")] if reach else []
-    assert not missing(there, told, held)
+    reported = [ReportedHead("d", reach, f"a{reach}")] if reach else []
+    assert not missing(there, reported, held)
     for gone in range(len(there)):
         left = there[:gone] + there[gone + 1 :]
-        assert bool(missing(left, told, held)) == (whole(left) < reach)
+        assert bool(missing(left, reported, held)) == (whole(left) < reach)
 
 
 def test_other_history_at_a_reported_head_is_found() -> None:
-    told = [ReportedHead("d", 8, "a8")]
-    (one,) = missing([stretch(1, 8, "b", fork=4)], told, held)
+    reported = [ReportedHead("d", 8, "a8")]
+    (one,) = missing([stretch(1, 8, "b", fork=4)], reported, held)
     assert one.instead == ("b8",)
-    (inside,) = missing([stretch(1, 12, "b", fork=4)], told, lambda *_: ["b8"])
+    (inside,) = missing([stretch(1, 12, "b", fork=4)], reported, lambda *_: ["b8"])
     assert inside.instead == ("b8",)
     both = [stretch(1, 12, "b", fork=4), stretch(1, 9)]
-    assert not missing(both, told, lambda on, _: ["b8" if on.after == "b12" else "a8"])
+    assert not missing(both, reported, lambda on, _: ["b8" if on.after == "b12" else "a8"])
 
 
 def test_both_branches_of_a_copied_home_are_there_without_a_lie() -> None:

@@ -80,11 +80,11 @@ def test_address_that_is_none_is_refused(address: str) -> None:
 def test_secret_in_an_address_is_refused_and_not_repeated(address: str) -> None:
     with pytest.raises(InvalidInput) as caught:
         open_remote(address)
-    assert "canary" not in told(caught.value)
+    assert "canary" not in visible_text(caught.value)
 
 
-def told(error: ForestayError) -> str:
-    """All that can be seen of an error, by whatever way it is shown."""
+def visible_text(error: ForestayError) -> str:
+    """Return all text of an error, however it is shown."""
     seen = [str(error), repr(error), repr(error.__dict__), repr(pickle.dumps(error))]
     return " ".join([*seen, repr(error.__cause__)])
 
@@ -258,7 +258,7 @@ def test_answer_is_an_error_of_ours_without_a_secret(
         with pytest.raises(kind, match=words) as caught:
             act(faulty.remote())
         assert type(caught.value) is kind and not isinstance(caught.value, NotThere)
-        assert SECRET not in told(caught.value) and KEY not in told(caught.value)
+        assert SECRET not in visible_text(caught.value) and KEY not in visible_text(caught.value)
 
 
 @pytest.mark.parametrize("answer", [(503, refusal("SlowDown")), (500, ""), (429, ""), (0, "")])

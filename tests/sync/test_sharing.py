@@ -59,9 +59,9 @@ def test_revoked_device_reads_no_later_event(world: World, ann: Forestay) -> Non
     synced(ann)
     report = synced(desk)
     assert notes(desk, "login") == ["canary one"]
-    (told,) = report.problems
-    assert isinstance(told.error, Locked) and "this device was revoked" in told.error.why
-    assert "forestay device add --new-key" in told.error.hint, "before anything is deleted"
+    (reported,) = report.problems
+    assert isinstance(reported.error, Locked) and "this device was revoked" in reported.error.why
+    assert "forestay device add --new-key" in reported.error.hint, "before anything is deleted"
 
 
 def test_packs_of_a_revoked_device_are_refused(world: World, ann: Forestay) -> None:
@@ -288,10 +288,10 @@ def test_removed_person_retains_old_events_and_reads_no_new_ones(
     assert ann.shares.remove("login", "BOB@example.org").members == []
     ann.session("login").note("canary two")
     synced(ann)
-    for told in ([True], [False]):
+    for reported in ([True], [False]):
         bob.session("login").note("alone")
         report = synced(bob)
-        assert report.problems == [] and [one.ended for one in report.sessions] == told
+        assert report.problems == [] and [one.ended for one in report.sessions] == reported
     assert notes(bob, "login") == ["canary one", "from bob", "alone", "alone"]
     assert notes(ann, "login") == ["canary one", "from bob", "canary two"]
     ann.shares.add("login", person_of(bob))

@@ -273,9 +273,13 @@ def _add_git_facts(
     paths = (f":(literal){path}" for path in tracked)
     answer = git.run_git(tree, environ, *options, "HEAD", "--", *paths, timeout=_GIT_SECONDS)
     counts = dict(_parse_numstat(answer or b""))
-    some = {one.path for one in found if one.tracked and not one.met}
-    some = set(sorted(some)[:_COMMITTED])
-    return [_add_lines(tree, environ, one, counts, some) for one in found]
+    some = sorted(one.path for one in found if one.tracked and not one.met)[:_COMMITTED]
+    complete = []
+    for one in found:
+        added, removed = counts.get(one.path, (None, None))
+        committed = _committed_digest(tree, environ, one.path) if one.path in some else ""
+        complete.append(replace(one, added=added, removed=removed, committed=committed))
+    return complete
 
 
 def _parse_numstat(answer: bytes) -> Iterator[tuple[str, tuple[int, int]]]:
@@ -284,18 +288,6 @@ def _parse_numstat(answer: bytes) -> Iterator[tuple[str, tuple[int, int]]]:
         removed, _, name = rest.partition(b"\t")
         if added.isdigit() and removed.isdigit() and name:
             yield os.fsdecode(name), (int(added), int(removed))
-
-
-def _add_lines(
-    tree: Tree,
-    environ: Mapping[str, str],
-    one: ChangedFile,
-    counts: Mapping[str, tuple[int, int]],
-    some: set[str],
-) -> ChangedFile:
-    added, removed = counts.get(one.path, (None, None))
-    committed = _committed_digest(tree, environ, one.path) if one.path in some else ""
-    return replace(one, added=added, removed=removed, committed=committed)
 
 
 def _committed_digest(tree: Tree, environ: Mapping[str, str], path: str) -> str:

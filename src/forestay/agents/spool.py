@@ -179,19 +179,15 @@ class Spool:
     def _parsed(self, data: bytes) -> Spooled:
         end = data.find(b"\n", 0, _FIRST_LINE)
         line = data[: end + 1]
-        sender = self._senders.get(line) or self._sender(line)
-        rest = data if sender is _UNKNOWN_SENDER else data[end + 1 :]
-        return Spooled(sender, rest, is_cut=len(data) >= LIMIT)
-
-    def _sender(self, line: bytes) -> Sender:
-        """Parse a first line; few senders send many payloads, so results are cached."""
-        words = line.removeprefix(_FIRST).decode("ascii", "replace").split()
-        if not line.startswith(_FIRST) or len(words) != len(Sender.__slots__):
-            return _UNKNOWN_SENDER
-        if len(self._senders) > _MANY:
-            self._senders.clear()
-        self._senders[line] = Sender(*words)
-        return self._senders[line]
+        is_cut = len(data) >= LIMIT
+        if line not in self._senders:  # few senders send many payloads
+            words = line.removeprefix(_FIRST).decode("ascii", "replace").split()
+            if not line.startswith(_FIRST) or len(words) != len(Sender.__slots__):
+                return Spooled(_UNKNOWN_SENDER, data, is_cut=is_cut)
+            if len(self._senders) > _MANY:
+                self._senders.clear()
+            self._senders[line] = Sender(*words)
+        return Spooled(self._senders[line], data[end + 1 :], is_cut=is_cut)
 
     def set_aside_size(self) -> tuple[int, int]:
         """Return how many files are set aside, and their total bytes."""
@@ -222,16 +218,13 @@ class Spool:
         for one in self._listed(TMP):
             if now - one.at > _ABANDONED_MS:
                 self._move(TMP, NEW, one.name)
-        for name in self._strange():
-            self.set_aside(name)
-
-    def _strange(self) -> list[str]:
-        """Return folders, links and pipes in `new`, which no script put there."""
         try:
             with os.scandir(self._new) as entries:
-                return [one.name for one in entries if not one.is_file(follow_symlinks=False)]
+                odd = [one.name for one in entries if not one.is_file(follow_symlinks=False)]
         except OSError:
-            return []
+            return
+        for name in odd:  # folders, links and pipes: no script creates them
+            self.set_aside(name)
 
     def set_aside(self, name: str) -> None:
         """Move a payload that cannot be parsed to `bad`."""

@@ -194,14 +194,10 @@ def _shell(call: Call) -> Effects:
     name, _, rest = line.partition(" ")
     if len(name) > _WORD or "\n" in name:
         name, rest = cut_text(name.partition("\n")[0], _WORD), line
-    if _is_in_background(given, call.response):
+    response = call.response if isinstance(call.response, dict) else {}
+    if isinstance(response.get("backgroundTaskId"), str) or given.get("is_background") is True:
         rest += "  # in the background"
     return Effects(bodies=(_command(call, name, rest.strip()),), shell=True)
-
-
-def _is_in_background(given: dict[str, Any], response: object) -> bool:
-    launched = isinstance(response, dict) and isinstance(response.get("backgroundTaskId"), str)
-    return launched or given.get("is_background") is True
 
 
 def _command(call: Call, name: str, arguments: str) -> ev.CommandRan:
@@ -227,7 +223,7 @@ def _other(call: Call) -> Effects:
 def _brief(value: object) -> str:
     if isinstance(value, dict | list):
         return "{…}" if isinstance(value, dict) else "[…]"
-    return one_line(str(value)) if not isinstance(value, str) else one_line(value, 400)
+    return one_line(value, 400) if isinstance(value, str) else one_line(str(value))
 
 
 # -- files -------------------------------------------------------------------------------------
@@ -309,14 +305,13 @@ def _lines(
     reported: dict[str, Any], before: object, after: object
 ) -> tuple[int | None, int | None]:
     """Count added and removed lines; None where it is not known."""
-    stat, diff = object_in(reported, "diffStat"), object_in(reported, "filediff")
-    pairs = (
-        (stat.get("model_added_lines"), stat.get("model_removed_lines")),
-        (diff.get("additions"), diff.get("deletions")),
-    )
-    for added, removed in pairs:
-        if parse_count(added) is not None:
-            return parse_count(added), parse_count(removed)
+    for name, more, less in (
+        ("diffStat", "model_added_lines", "model_removed_lines"),
+        ("filediff", "additions", "deletions"),
+    ):
+        stat = object_in(reported, name)
+        if parse_count(stat.get(more)) is not None:
+            return parse_count(stat.get(more)), parse_count(stat.get(less))
     if hunks := objects_in(reported, "structuredPatch"):
         lists = [lines for hunk in hunks if isinstance(lines := hunk.get("lines"), list)]
         marks = [line[:1] for lines in lists for line in lines if isinstance(line, str)]
@@ -392,17 +387,14 @@ def _todos(call: Call) -> Effects:
     given = read_object(call.input, "tool_input")
     if failure(call) is not None:
         return NOTHING
-    lines = objects_in(given, "todos") or objects_in(given, "plan")
-    found = (_todo(line) for line in lines)
-    return Effects(todo=tuple({one.id: one for one in found if one}.values()))
-
-
-def _todo(line: dict[str, Any]) -> Todo | None:
-    title = one_line(first_text(text_in(line, name) for name in ("content", "description", "step")))
-    if not title:
-        return None
-    status = _DONE.get(name_in(line, "status"), "pending")
-    return Todo(f"todo-{digest_of(title.encode('utf-8', 'replace'))[:8]}", title, status)
+    found: dict[str, Todo] = {}
+    names = ("content", "description", "step")
+    for line in objects_in(given, "todos") or objects_in(given, "plan"):
+        if title := one_line(first_text(text_in(line, name) for name in names)):
+            id = f"todo-{digest_of(title.encode('utf-8', 'replace'))[:8]}"
+            status = _DONE.get(name_in(line, "status"), "pending")
+            found[id] = Todo(id, title, status)
+    return Effects(todo=tuple(found.values()))
 
 
 def _task_created(call: Call) -> Effects:

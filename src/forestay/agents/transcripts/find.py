@@ -168,8 +168,7 @@ def _beforehand(agent: str, path: str) -> dict[str, str]:
 
 def _project_root(place: str) -> str:
     try:
-        reported = files.read_bounded(os.path.join(place, ".project_root"), 4096)
-        return reported.decode().strip()
+        return files.read_bounded(os.path.join(place, ".project_root"), 4096).decode().strip()
     except (ForestayError, UnicodeDecodeError):
         return ""
 

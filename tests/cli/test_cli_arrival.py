@@ -91,7 +91,7 @@ def test_resume_counts_new_sessions_beyond_the_named_ones(cli: Cli, desk: Desk) 
     answer = desk.within("other", "resume", ids[0])
     assert answer.err.count("also new here: ") == 4
     assert "also new here: 2 more: forestay --home " in answer.err and "list --all" in answer.err
-    assert "- roof: (on " in answer.out, "a title that is the id is not said twice"
+    assert "- roof: (on " in answer.out, "a title that is the id is printed once"
 
 
 @pytest.mark.req("S2-2", "X2-8")

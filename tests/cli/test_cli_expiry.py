@@ -78,22 +78,20 @@ def test_status_warns_that_a_session_idle_for_a_day_counts_as_paused(
 
 
 @pytest.mark.req("S3-128")
-@pytest.mark.parametrize("days, is_told", [(6, False), (8, True)])
+@pytest.mark.parametrize("days, is_warned", [(6, False), (8, True)])
 def test_list_and_resume_of_essays_warn_after_a_week(
-    cli: Cli, monkeypatch: pytest.MonkeyPatch, days: int, is_reported_error: bool
+    cli: Cli, monkeypatch: pytest.MonkeyPatch, days: int, is_warned: bool
 ) -> None:
     cli.start()
     cli.ok("files", "bind", "essay")
     now = Clock.now
     monkeypatch.setattr(Clock, "now", lambda self: now(self) + days * DAY)
     listed = cli.ok("essay", "list")
-    assert ("for 8 days" in listed.err, "forestay essay resume" in listed.err) == (
-        is_reported_error,
-    ) * 2
+    assert ("for 8 days" in listed.err, "forestay essay resume" in listed.err) == (is_warned,) * 2
     assert listed.out.startswith("Sessions found:")
     (row,) = cli.json("essay", "list")["essays"]
-    assert row["abandoned_days"] == (days if is_reported_error else 0)
-    assert cli.ok("essay", "resume", "1").err.count("for 8 days") == is_reported_error
+    assert row["abandoned_days"] == (days if is_warned else 0)
+    assert cli.ok("essay", "resume", "1").err.count("for 8 days") == is_warned
     assert "for 8 days" not in cli.ok("essay", "list").err
 
 

@@ -937,7 +937,7 @@ def test_session_is_not_paused_if_its_work_cannot_be_saved(cli: Cli, project: Pa
 @pytest.mark.req("S3-116", "S3-119")
 @pytest.mark.req("S3-132")
 @pytest.mark.parametrize(
-    "given, said",
+    "given, printed",
     [
         (["stage-4-draft.md=new", "stage-4-draft.md=newer"], "is named twice"),
         (["stage-4-draft.v1.md=new"], "no older version"),

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from forestay.cli import help as cli_help
 from forestay.cli.dispatch import default_command, parse
 from forestay.cli.table import COMMANDS, FAMILIES, GROUPS, actions_of, locate, split
 from forestay.errors import EXIT_CODES
 from tests.cli.support import Cli
+from tests.docs.cli_page import document
 
 DOCS = Path(__file__).parents[2] / "docs"
 
@@ -377,9 +377,7 @@ def test_help_of_a_command_can_be_asked_in_two_ways(cli: Cli) -> None:
 
 def test_the_documented_command_line_is_the_real_one() -> None:
     written = (DOCS / "cli.md").read_text(encoding="utf-8")
-    assert written == cli_help.document(), (
-        "write it again: python -m forestay.cli.help > docs/cli.md"
-    )
+    assert written == document(), "write it again: python -m tests.docs.cli_page > docs/cli.md"
 
 
 def test_version_is_printed(cli: Cli) -> None:

@@ -85,7 +85,7 @@ def test_evidence_can_be_read_from_files(planned: Cli, name: str, text: str) -> 
 
 @pytest.mark.req("X1-10")
 @pytest.mark.parametrize(
-    ("data", "told"),
+    ("data", "reported"),
     [
         (b"[1, 2]", "is not evidence"),
         (b'{"a": 1, "a"', "cannot be read"),

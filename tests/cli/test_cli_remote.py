@@ -165,7 +165,7 @@ def test_sessions_of_other_people_are_counted_without_an_error(
     assert "1 session there is not for this device\n" in printed
     assert " device key show" in printed and " device add --new-key" in printed
     cli.start("Theirs", *other)
-    assert "key show" not in cli.ok(*other, "sync").out, "whoever has their own is told once"
+    assert "key show" not in cli.ok(*other, "sync").out, "a device with sessions is not advised"
 
 
 def test_only_the_named_session_is_synced(

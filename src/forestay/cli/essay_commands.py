@@ -84,7 +84,7 @@ def run_sections(options: Namespace, stay: Forestay, screen: Screen) -> None:
 def run_claims(options: Namespace, stay: Forestay, screen: Screen) -> None:
     session = stay.current()
     found = session.essay.claims.list()
-    screen.answer(session.status, claims=[one.as_json() for one in found])
+    screen.answer(session.status, claims=found)
     rows: list[list[Part]] = []
     for one in found:
         state: Part = f"overridden: {one.result}" if one.result else ("resolved", "green")
@@ -107,7 +107,7 @@ def run_list(options: Namespace, stay: Forestay, screen: Screen) -> None:
 
     essays = stay.essays.list()
     text = essay_sessions.list_text(stay.context)
-    screen.answer(essays=[one.as_json() for one in essays], text=text)
+    screen.answer(essays=essays, text=text)
     screen.block(text)
     for one in essays:
         if one.abandoned_days:

@@ -42,7 +42,7 @@ def _find_feature(feature: str, stay: Forestay) -> Session:
 
 def run_report(options: Namespace, stay: Forestay, screen: Screen) -> None:
     reports = stay.files.report(options.feature, options.root)
-    screen.answer(reports=[report.as_json() for report in reports])
+    screen.answer(reports=reports)
     for number, report in enumerate(reports):
         screen.block(("\n" if number else "") + str(report))
     if not reports:

@@ -1,4 +1,4 @@
-"""Print help: the first page, all commands, a family, one command, or docs/cli.md."""
+"""Print help: the first page, all commands, a family, or one command."""
 
 from __future__ import annotations
 
@@ -18,18 +18,9 @@ from forestay.cli.table import (
 from forestay.cli.terminal import Screen
 from forestay.errors import EXIT_CODES
 
-_ABOUT = "Forestay keeps the work of AI agents from getting lost."
-_ENVIRONMENT = (
-    ("FORESTAY_HOME", "the folder of all data"),
-    ("FORESTAY_STORE", "the database, if not the one in the home"),
-    ("FORESTAY_SESSION", "the session to use"),
-    ("FORESTAY_…", "any other setting of `forestay config`, in capitals"),
-    ("FORESTAY_DEBUG", "not empty: show the traceback of a bug"),
-    ("NO_COLOR", "not empty: no color"),
-    ("PAGER", "the command that shows long output on a terminal"),
-)
+ABOUT = "Forestay keeps the work of AI agents from getting lost."
 _TOGETHER = "\xa0"
-_USAGE = "forestay [OPTIONS] COMMAND …"
+USAGE = "forestay [OPTIONS] COMMAND …"
 
 
 def print_help(name: str, screen: Screen, *, everything: bool = False) -> int:
@@ -69,8 +60,8 @@ _EVERYDAY = {
 
 def _print_first_page(screen: Screen) -> None:
     """Print the everyday commands and the names of the others on one screen."""
-    screen.line((_ABOUT, "bold"))
-    screen.line("usage: ", _USAGE)
+    screen.line((ABOUT, "bold"))
+    screen.line("usage: ", USAGE)
     screen.line()
     everyday, *others, _ = GROUPS
     screen.line((everyday, "title"))
@@ -94,9 +85,9 @@ def _top_level(group: str) -> list[str]:
 def _print_all(screen: Screen) -> None:
     import textwrap  # start-up
 
-    screen.line((_ABOUT, "bold"))
+    screen.line((ABOUT, "bold"))
     screen.line()
-    screen.line("usage: ", _USAGE)
+    screen.line("usage: ", USAGE)
     for group, commands in GROUPS.items():
         screen.line()
         screen.line((group, "title"))
@@ -109,7 +100,7 @@ def _print_all(screen: Screen) -> None:
     sections = {
         "Examples": [(line.ljust(44), meaning) for line, meaning in _FIRST_STEPS],
         "Options, before or after the command": [
-            (names.ljust(19), help) for names, help in _shared_options()
+            (names.ljust(19), help) for names, help in shared_options()
         ],
         "Exit codes": [(f"{code:>3}  ", meaning) for code, meaning in EXIT_CODES],
     }
@@ -129,7 +120,8 @@ _FIRST_STEPS = (
 )
 
 
-def _shared_options() -> list[tuple[str, str]]:
+def shared_options() -> list[tuple[str, str]]:
+    """Return the options that every command has, with their help."""
     valued = [(f"{name} {value}", help) for name, (value, help) in WITH_VALUE.items()]
     flags = [(f"{SHORT[n]}, {n}" if n in SHORT else n, help) for n, help in FLAGS.items()]
     return [*valued, *flags, ("--version", "print the version")]
@@ -153,25 +145,3 @@ def _print_family(family: str, screen: Screen) -> None:
     screen.line()
     screen.line(f"More on one: forestay {names[-1]} --help")
     screen.answer(commands={name: COMMANDS[name][1] for name in names})
-
-
-def document() -> str:
-    """Return docs/cli.md: every command with its arguments and options."""
-    parts = ["# The command line\n", f"{_ABOUT} Usage: `{_USAGE}`\n"]
-    parts.append("Options, before or after the command:\n")
-    parts += [f"- `{names}` {help}" for names, help in _shared_options()]
-    parts.append("\nEnvironment:\n")
-    parts += [f"- `{name}` {help}" for name, help in _ENVIRONMENT]
-    parts.append("\nExit codes:\n")
-    parts += [f"- {code}: {meaning}" for code, meaning in EXIT_CODES]
-    for group, commands in GROUPS.items():
-        parts.append(f"\n## {group}")
-        for name in commands:
-            # Without the line about shared options.
-            page = parser_of(name).format_help().rstrip().rpartition("\n\n")[0]
-            parts.append(f"\n### {name}\n\n```\n{page}\n```")
-    return "\n".join(parts) + "\n"
-
-
-if __name__ == "__main__":
-    print(document(), end="")

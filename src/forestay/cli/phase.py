@@ -137,7 +137,7 @@ def run_gate(options: Namespace, stay: Forestay, screen: Screen) -> None:
 def run_list(options: Namespace, stay: Forestay, screen: Screen) -> None:
     session = stay.current()
     phases = session.phases.list()
-    screen.answer(session.status, phases=[one.as_json() for one in phases])
+    screen.answer(session.status, phases=phases)
     rows: list[list[Part]] = []
     for one in phases:
         tries = f" ({one.attempts} attempts)" if one.attempts > 1 else ""

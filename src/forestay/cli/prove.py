@@ -87,7 +87,7 @@ def _prove_again(session: Session, options: Namespace, screen: Screen) -> int:
 
 def _print_list(session: Session, screen: Screen) -> None:
     found = session.proofs.list()
-    screen.answer(session.status, proofs=[one.as_json() for one in found])
+    screen.answer(session.status, proofs=found)
     rows: list[list[Part]] = []
     for one in found:
         word = "failed, stale" if one.stale and one.state == "failed" else one.state

@@ -117,8 +117,7 @@ def _summary(status: dict[str, Any]) -> dict[str, Any]:
 def run_task_list(options: Namespace, stay: Forestay, screen: Screen) -> None:
     session = stay.current()
     tasks = session.tasks.list()
-    values = [task.as_json() for task in tasks]
-    screen.answer(lambda: _summary(session.status().as_json()), tasks=values)
+    screen.answer(lambda: _summary(session.status().as_json()), tasks=tasks)
     rows: list[list[Part]] = []
     for task in tasks:
         result = task.because if task.is_open else task.outcome or task.because

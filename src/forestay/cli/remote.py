@@ -63,7 +63,7 @@ def _print_checked(found: Checked, screen: Screen) -> None:
 
 def run_list(options: Namespace, stay: Forestay, screen: Screen) -> None:
     found, waiting = stay.remotes.list(), stay.remotes.unpushed()
-    screen.answer(remotes=[one.as_json() for one in found], waiting=waiting)
+    screen.answer(remotes=found, waiting=waiting)
     if not found:
         screen.line("There is no remote yet.")
         screen.hint("add one: ", "forestay remote add usb folder:/media/usb/forestay")

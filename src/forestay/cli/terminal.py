@@ -427,7 +427,8 @@ def json_text(values: object) -> str:
     """Return a value as JSON on one line, valid UTF-8 without control characters."""
     import json
 
-    text = json.dumps(values, ensure_ascii=False)
+    # Results of the library may be anywhere in the answer.
+    text = json.dumps(values, ensure_ascii=False, default=lambda value: value.as_json())
     if text.isprintable():
         return text
     return "".join(c if c.isprintable() else _escape(c) for c in text)

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 def run_list(options: Namespace, stay: Forestay, screen: Screen) -> None:
     found = stay.workflows.list()
-    screen.answer(workflows=[each.as_json() for each in found])
+    screen.answer(workflows=found)
     rows: list[list[Part]] = []
     for each in found:
         count: Part = ("faulty", "red") if each.error else _count(each.phases, each.unit)

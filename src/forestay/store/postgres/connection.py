@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import os
 import re
+from logging import NullHandler, getLogger
 from queue import Empty, SimpleQueue
 
 import psycopg
@@ -145,7 +146,9 @@ class Server:
         self._slots = _new_slots()
         self._pid = os.getpid()
         self._was_there = False
-        _hush()
+        # The driver would print that a connection broke; we report it.
+        if not getLogger("psycopg").handlers:
+            getLogger("psycopg").addHandler(NullHandler())
 
     # -- using it ------------------------------------------------------------------------------
 
@@ -157,11 +160,8 @@ class Server:
         if any(isinstance(value, str) and "\0" in value for value in values):
             return []  # such a text cannot be stored
 
-        def act(connection: Connection) -> Rows:
-            return connection.execute(self.sql(sql), values, binary=True).fetchall()
-
         try:
-            return self.insist(lambda: self.use(act))
+            return self.insist(lambda: self.use(lambda one: self.reader(one)(sql, values)))
         except NotThere:
             return []
 
@@ -240,7 +240,9 @@ class Server:
             connection = self.place.connect(self.patience)
         except psycopg.Error as error:
             # A server that restarts refuses for a while; one that never answered is reported.
-            if self._was_there or _is_starting(error) or (self._is_known and _is_down(error)):
+            signs = ("is starting up", "is shutting down", "recovery")
+            is_starting = error.sqlstate in _STARTING or any(sign in str(error) for sign in signs)
+            if self._was_there or is_starting or (self._is_known and _is_down(error)):
                 raise Lost from error
             raise self._unreachable(error) from error
         self._was_there = True
@@ -319,19 +321,6 @@ def is_lost(error: psycopg.Error) -> bool:
     code = error.sqlstate or ""
     broken = isinstance(error, psycopg.OperationalError | psycopg.InterfaceError) and not code
     return broken or code in LOST
-
-
-def _is_starting(error: psycopg.Error) -> bool:
-    signs = ("is starting up", "is shutting down", "recovery")
-    return (error.sqlstate or "") in _STARTING or any(sign in str(error) for sign in signs)
-
-
-def _hush() -> None:
-    """Prevent the driver from printing that a connection broke: we report it."""
-    from logging import NullHandler, getLogger  # the driver has loaded it
-
-    if not getLogger("psycopg").handlers:
-        getLogger("psycopg").addHandler(NullHandler())
 
 
 def _is_down(error: psycopg.Error | str) -> bool:

@@ -110,21 +110,15 @@ def migrate(connection: Connection[tuple[object, ...]], schema: str) -> None:
     """Bring the tables up to date, in one transaction, by one process at a time."""
     with connection.transaction():
         connection.execute(_LOCK, (schema,))
-        have = _format(connection, schema)
+        have = 0
+        if "meta" in there(connection, schema):
+            sql = named("SELECT value FROM @meta WHERE key = 'format'", schema)
+            found = connection.execute(sql).fetchone()
+            have = int(str(found[0])) if found else 0
         if have < FORMAT:
             with connection.pipeline():
                 for statement in statements(schema, have):
                     connection.execute(statement)
-
-
-def _format(connection: Connection[tuple[object, ...]], schema: str) -> int:
-    there = connection.execute("SELECT to_regclass(%s)", (f"{schema}.meta",)).fetchone()
-    if there is None or there[0] is None:
-        return 0
-    found = connection.execute(
-        named("SELECT value FROM @meta WHERE key = 'format'", schema)
-    ).fetchone()
-    return int(str(found[0])) if found else 0
 
 
 def there(connection: Connection[tuple[object, ...]], schema: str) -> set[str]:

@@ -18,7 +18,7 @@ from forestay.base.clock import FakeClock
 from forestay.errors import InvalidInput, Refused
 from forestay.formats.essay.stage_files import assess_change
 from forestay.journal.journal import AppendOptions
-from forestay.model.event import AttributeSet, CheckpointPassed, StepAdded, StepRevisited
+from forestay.model.event import AttributeSet, CheckpointPassed, StepAdded
 from forestay.model.gates.revisit_impact import likeness
 from tests import homes
 
@@ -331,24 +331,6 @@ def test_a_chore_that_fails_is_told_and_tried_again(
     assert any("not done yet: move 2.md" in line for line in said)
     pending_file_ops.finish(plain.context, plain.id)
     assert names(project) == {"1.md", "2.v1.md", "3.v1.md"}
-
-
-def test_a_log_entry_that_an_earlier_version_left_to_do_is_written_with_the_files(
-    essay: tuple[Session, Path], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    from forestay.plans.pending_file_ops import finish
-
-    session, folder = essay
-    said: list[str] = []
-    monkeypatch.setattr(session.context, "on_notice", said.append)
-    told = {"stage": 1, "impact": "minor", "reason": "a comma", "archived": []}
-    chore = {"op": "log", "file": str(folder / "session-state.yaml"), "at": 0, **told}
-    revisit = StepRevisited(step="stage-1", because="a comma", impact="minor")
-    session._recorder.record(revisit, options=AppendOptions(file_work=[json.dumps(chore)]))
-    finish(session.context, session.id)
-    assert said == []
-    assert session.context.store.machine.file_work.pending(session.id) == []
-    assert [entry["reason"] for entry in state_of(folder)["revision_history"]] == ["a comma"]
 
 
 def test_forgetting_forgets_chores_too(plain: Session, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -399,13 +399,10 @@ def test_a_copy_of_a_workflow_of_praxis_is_in_our_form(root: Path) -> None:
     assert text.startswith("# Left out of phase 0: count: lambda x: x > 0 with")
     made = workflows.find("mine", str(root))
     assert [phase.name for phase in made.phases] == ["Prepare", "Publish"]
-    assert made.base == 0 and made.phases[0].gate is not None
-    assert [field.name for field in made.phases[0].gate.fields] == [
-        "listed",
-        "count",
-        "notes",
-        "odd",
-    ]
+    theirs = workflows.find("release_v1", str(root)).phases[0].gate
+    assert made.base == 0 and made.phases[0].gate is not None and theirs is not None
+    assert made.phases[0].gate.fields == theirs.fields
+    assert [field.name for field in theirs.fields] == ["listed", "count", "notes", "odd"]
 
 
 @corpus.needs_corpus

@@ -396,13 +396,12 @@ _BITS = [
 
 
 @given(st.lists(st.sampled_from(_BITS), max_size=30).map("".join))
-def test_any_text_is_a_workflow_that_can_be_kept_or_is_refused(text: str) -> None:
+def test_any_text_is_a_workflow_that_can_be_stored_or_is_refused(text: str) -> None:
     made, findings = yaml_definition.read(text.encode(), "x.yaml")
     if made is None:
         assert findings
         return
     assert from_snapshot(snapshot(made)) == made
-    assert _without_sources(read(yaml_definition.write(made))) == _without_sources(made)
 
 
 @pytest.mark.parametrize("key", ["equals", "matches"])
@@ -411,44 +410,16 @@ def test_half_a_character_is_refused(key: str) -> None:
     assert codes(text) and yaml_definition.read(text.encode(), "x.yaml")[0] is None
 
 
-# -- writing -----------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("path", BUILT_IN, ids=lambda path: path.stem)
-def test_what_is_written_says_what_was_read(path: Path) -> None:
-    made = read(path.read_bytes())
-    again = read(yaml_definition.write(made))
-    assert _without_sources(again) == _without_sources(made)
-
-
-def test_every_kind_of_field_is_written_as_it_was() -> None:
-    text = HEAD + "    evidence:\n      a: observed\n      b: any\n      c: list\n      d: true\n"
-    text += "      e: {min: 1, max: 2, required: false}\n      f: {matches: 'x+', description: y}\n"
-    text += "      g: {observed: true, description: z}\n      h: 0\n      i: {equals: ''}\n"
-    made = read(text + "    rules: [{check: e > 1, message: no}]\n    override: false\neach: More")
-    assert _without_sources(read(yaml_definition.write(made))) == _without_sources(made)
-
-
-def _without_sources(made: Workflow) -> Any:
-    values = json.loads(snapshot(made))
-    for phase in [*values.get("phases", []), values.get("pattern") or {}]:
-        if "gate" in phase:
-            phase["gate"].pop("source")
-    return values
-
-
 @pytest.mark.parametrize("never", ["0", "0h", "0d"])
-def test_a_time_of_0_is_never_and_stays_so(never: str) -> None:
+def test_a_time_of_0_means_never(never: str) -> None:
     made, found = yaml_definition.read(
         f"workflow: a\nexpiry: {{pause: {never}, abandon: 7d}}\n".encode(), "a"
     )
     assert made is not None and not found
     assert made.expiry == Expiry(pause_hours=0.0, abandon_hours=168.0)
-    again, _ = yaml_definition.read(yaml_definition.write(made), "a")
-    assert again is not None and again.expiry == made.expiry
 
 
-def test_two_phases_of_one_name_are_told_and_can_be_used() -> None:
+def test_two_phases_of_one_name_are_reported_and_can_be_used() -> None:
     made, found = yaml_definition.read(
         b"workflow: a\nphases:\n  - Build\n  - Test\n  - name: Build\n", "a"
     )

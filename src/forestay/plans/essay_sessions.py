@@ -143,7 +143,10 @@ def chosen(context: Context, text: str) -> Listed:
     """Return the essay for a number of the list, a name, or part of a name."""
     essays = listed(context)
     if text.isascii() and text.isdigit() and len(text) <= _LONGEST_NUMBER:
-        return _numbered(essays, int(text))
+        if 0 < int(text) <= len(essays):
+            return essays[int(text) - 1]
+        why = f"there are {len(essays)} in the list"
+        raise NoSession(f"there is no essay {text}", why=why, hint="forestay essay list")
     near = [one for one in essays if one.name == text] or [
         one for one in essays if text and text in one.name
     ]
@@ -151,13 +154,6 @@ def chosen(context: Context, text: str) -> Listed:
         called = f"{len(near)} essays are called like {text}"
         raise NoSession(called if near else f"there is no essay {text}", hint="forestay essay list")
     return near[0]
-
-
-def _numbered(essays: list[Listed], number: int) -> Listed:
-    if 0 < number <= len(essays):
-        return essays[number - 1]
-    why = f"there are {len(essays)} in the list"
-    raise NoSession(f"there is no essay {number}", why=why, hint="forestay essay list")
 
 
 def faults(context: Context, one: Listed) -> list[str]:
@@ -172,9 +168,9 @@ class Faulty(Refused):
 
     def __init__(self, name: str, faults: list[str]) -> None:
         super().__init__(
-            f"the state of {name} is at fault",
+            f"the state of {name} contradicts its files",
             why=faults[0],
-            hint="put it right, or go on all the same: "
+            hint="correct it, or resume it anyway: "
             f"forestay essay resume {shlex.quote(name)} --anyway",
         )
         self.name = name
@@ -192,7 +188,7 @@ def adopt_essay(context: Context, which: str, *, anyway: bool = False) -> str:
         raise Faulty(one.name, wrong)
     (taken,) = adopt.adopt(context, os.path.join(one.folder, STATE))
     if not taken.session:
-        raise Refused(f"{one.name} cannot be gone on with", why=taken.problems[-1], file=taken.path)
+        raise Refused(f"{one.name} cannot be resumed", why=taken.problems[-1], file=taken.path)
     context.workspace.choose(taken.session)
     return taken.session
 
@@ -299,8 +295,8 @@ def save_partial(session: Recorder, partial: dict[str, str], pause: Body) -> Bod
     """Write unfinished work durably into the essay's folder; return the event to record.
 
     Earlier contents of a file stay: as the beginning of the new text, or as a version.
-    Nothing is written where the session cannot be paused; but one that is paused, perhaps by
-    itself, takes what comes late.
+    Nothing is written if the session cannot be paused; one that is paused already, perhaps by
+    inactivity, still stores it.
     """
     context = session.context
     absorb_file_edits(context, session.id)
@@ -311,7 +307,12 @@ def save_partial(session: Recorder, partial: dict[str, str], pause: Body) -> Bod
             decide(state, pause)
     folder = _folder_for(context, session.id, partial)
     for name, text in partial.items():
-        _save(folder, name, text)
+        path, data = os.path.join(folder, name), text.encode("utf-8", "replace")
+        old = files.read_optional(path, discover.MAX_BYTES, follow=False)
+        if old is not None and not data.startswith(old.rstrip()):
+            files.move(path, os.path.join(folder, version_name(name, os.listdir(folder))))
+        if old != data:
+            files.replace(path, data, mode=0o644)
     return NoteAdded(text=f"unfinished work is in {', '.join(partial)}") if is_paused else pause
 
 
@@ -325,29 +326,16 @@ def _folder_for(context: Context, session: str, partial: dict[str, str]) -> str:
             hint="forestay files bind essay",
         )
     for name, text in partial.items():
-        _require_name(name)
+        plain = name.endswith(".md") and "/" not in name and not name.startswith(".")
+        if not plain or len(os.fsencode(name)) > 200 or not name.isprintable() or is_version(name):
+            raise InvalidInput(
+                f"{name[:100]!r} cannot be the name of unfinished work",
+                why="it is a Markdown file of the essay's folder, such as stage-4-draft.md, "
+                "and no older version of one",
+            )
         if len(text) > MAX_PARTIAL:
             raise InvalidInput(f"{name} is too long", why=f"over {MAX_PARTIAL} characters")
     if not os.path.isdir(binding.root):
         write_files(context, session, force=True)  # which reports that it was gone
     files.make_folder(binding.root)
     return binding.root
-
-
-def _require_name(name: str) -> None:
-    plain = name.endswith(".md") and "/" not in name and not name.startswith(".")
-    if not plain or len(os.fsencode(name)) > 200 or not name.isprintable() or is_version(name):
-        raise InvalidInput(
-            f"{name[:100]!r} cannot be the name of unfinished work",
-            why="it is a Markdown file of the essay's folder, such as stage-4-draft.md, "
-            "and no older version of one",
-        )
-
-
-def _save(folder: str, name: str, text: str) -> None:
-    path, data = os.path.join(folder, name), text.encode("utf-8", "replace")
-    old = files.read_optional(path, discover.MAX_BYTES, follow=False)
-    if old is not None and not data.startswith(old.rstrip()):
-        files.move(path, os.path.join(folder, version_name(name, os.listdir(folder))))
-    if old != data:
-        files.replace(path, data, mode=0o644)

@@ -48,44 +48,39 @@ def look(session: Recorder) -> Idle:
     with context.store.view(session.id) as view:
         state = context.journal.state(view)
         limits = _limits(session, state)
-    core = state.core
-    idle = max(0, context.clock.now() - core.updated_at)
-    word = _judged(idle, limits) if is_open(core.status) and not _is_held(session) else "active"
-    choices = _choices(session.id) if word == "abandoned" else []
-    return Idle(word, idle, to_datetime(core.updated_at), limits, choices)
-
-
-def _judged(idle: int, limits: Expiry) -> Word:
-    if limits.abandon_hours and idle >= limits.abandon_hours * HOUR:
-        return "abandoned"
-    return "pause" if limits.pause_hours and idle >= limits.pause_hours * HOUR else "active"
-
-
-def _is_held(session: Recorder) -> bool:
-    """Whether a live process works on it: then it is not inactive."""
-    held = session.context.workspace.holders(session.id)
-    mine = Presence.of(session.context).own_processes()
-    return any(word == "alive" and holder.process not in mine for holder, word in held)
-
-
-def _choices(session: str) -> list[Choice]:
-    return [
-        Choice("resume", "resume it", command=f"forestay resume {session}"),
-        Choice(
-            "abandon",
-            "abandon it; it stays readable",
-            command=f"forestay session abandon --session {session}",
-        ),
-        Choice("stop", "do nothing"),
-    ]
+    idle = max(0, context.clock.now() - state.core.updated_at)
+    # While a live process works on it, it is not inactive.
+    mine = Presence.of(context).own_processes()
+    is_held = any(
+        word == "alive" and holder.process not in mine
+        for holder, word in context.workspace.holders(session.id)
+    )
+    word: Word = "active"
+    if is_open(state.core.status) and not is_held:
+        if limits.abandon_hours and idle >= limits.abandon_hours * HOUR:
+            word = "abandoned"
+        elif limits.pause_hours and idle >= limits.pause_hours * HOUR:
+            word = "pause"
+    choices = []
+    if word == "abandoned":
+        abandon = f"forestay session abandon --session {session.id}"
+        choices = [
+            Choice("resume", "resume it", command=f"forestay resume {session.id}"),
+            Choice("abandon", "abandon it; it stays readable", command=abandon),
+            Choice("stop", "do nothing"),
+        ]
+    return Idle(word, idle, to_datetime(state.core.updated_at), limits, choices)
 
 
 def _limits(session: Recorder, state: State) -> Expiry:
-    context = session.context
-    own = _of_workflow(session, state)
+    context, settings = session.context, session.context.settings
+    try:
+        plan = context.journal.plan(state)
+    except ForestayError:
+        plan = None  # it is damaged, which other checks report
+    own = plan.expiry if plan else Expiry()
     bound = context.store.machine.bindings.bindings(session.id)
     usual = _ESSAY if any(one.layout == "essay" for one in bound) else Expiry()
-    settings = context.settings
     return Expiry(
         _first(own.pause_hours, settings.pause_hours, usual.pause_hours),
         _first(own.abandon_hours, settings.abandon_hours, usual.abandon_hours),
@@ -95,14 +90,6 @@ def _limits(session: Recorder, state: State) -> Expiry:
 def _first(own: float | None, setting: float, usual: float | None) -> float | None:
     """Return the first limit that is set; 0 in a workflow means never."""
     return own if own is not None else setting or usual
-
-
-def _of_workflow(session: Recorder, state: State) -> Expiry:
-    try:
-        plan = session.context.journal.plan(state)
-    except ForestayError:
-        return Expiry()  # it is damaged, which other checks report
-    return plan.expiry if plan else Expiry()
 
 
 def enforce(session: Recorder) -> None:

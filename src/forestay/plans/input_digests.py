@@ -189,19 +189,15 @@ def manifest(
         size, stamp, digest = facts
         room -= size
         if room < 0:
-            raise _too_much(globs)
+            raise InvalidInput(
+                f"the files matching {', '.join(globs)} are too large",
+                why=f"over {MAX_BYTES >> 30} GB in all would have to be read",
+                hint="name fewer: --inputs 'src/**/*.py'",
+            )
         files[name(path)] = digest
         if stamp:
             stamps[path] = (stamp, digest)
     return Manifest(files, stamps)
-
-
-def _too_much(globs: Sequence[str]) -> InvalidInput:
-    return InvalidInput(
-        f"the files matching {', '.join(globs)} are too large",
-        why=f"over {MAX_BYTES >> 30} GB in all would have to be read",
-        hint="name fewer: --inputs 'src/**/*.py'",
-    )
 
 
 def found(
@@ -213,12 +209,8 @@ def found(
     matches, written = matcher(globs), set(ours)
     listed = _listed_by_git(globs, tree, environ)
     names = _walked(_beginnings(globs) or [""], tree.root) if listed is None else listed
-    wanted = {n for n in names if not _is_left_out(n) and matches(n)}
+    wanted = {n for n in names if _LEFT_OUT.isdisjoint(n.split("/")) and matches(n)}
     return sorted(n for n in wanted if os.path.join(tree.root, n) not in written)
-
-
-def _is_left_out(name: str) -> bool:
-    return not _LEFT_OUT.isdisjoint(name.split("/"))
 
 
 def _listed_by_git(
@@ -242,14 +234,14 @@ def _walked(starts: Sequence[str], root: str) -> Iterator[str]:
         if inside and (os.path.islink(full) or not os.path.isdir(full)):
             yield inside
             continue
-        names = _names(full)
-        if _CACHE in names and inside:
-            continue
-        for name in names:
-            below = f"{inside}/{name}" if inside else name
-            if name in _LEFT_OUT:
-                continue
-            stack.append(below)
+        try:
+            names = os.listdir(full)
+        except OSError as error:
+            why = str(error.strerror).lower()
+            raise InvalidInput(f"the folder {full} cannot be read", why=why, file=full) from error
+        if not (_CACHE in names and inside):
+            kept = [name for name in names if name not in _LEFT_OUT]
+            stack += [f"{inside}/{name}" if inside else name for name in kept]
 
 
 def _within(start: str, root: str) -> bool:
@@ -259,15 +251,6 @@ def _within(start: str, root: str) -> bool:
     except ForestayError:
         return False
     return os.path.lexists(os.path.join(root, start))
-
-
-def _names(folder: str) -> list[str]:
-    try:
-        return os.listdir(folder)
-    except OSError as error:
-        raise InvalidInput(
-            f"the folder {folder} cannot be read", why=str(error.strerror).lower(), file=folder
-        ) from error
 
 
 def _facts(path: str, root: str, known: Seen, now: int) -> tuple[int, str, str] | None:

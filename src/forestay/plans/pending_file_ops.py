@@ -131,23 +131,8 @@ def _digest(path: str) -> str:
 
 
 def _do_unlog(context: Context, chore: dict[str, Any]) -> None:
-    def take_out(doc: dict[str, Any]) -> dict[str, Any]:
-        ours = _entries(doc, chore)
-        left = [
-            entry for entry in coerce.sequence(doc.get("revision_history")) if entry not in ours
-        ]
-        return {**doc, "revision_history": left}
-
-    _edit(context, chore["file"], take_out)
-
-
-def _entries(doc: dict[str, Any], chore: dict[str, Any]) -> list[Any]:
-    mark = {"stage_revisited": chore["stage"], "timestamp": timestamps.write(chore["at"])}
-    found = coerce.sequence(doc.get("revision_history"))
-    return [entry for entry in found if mark.items() <= coerce.mapping(entry).items()]
-
-
-def _edit(context: Context, path: str, change: Callable[[dict[str, Any]], dict[str, Any]]) -> None:
+    """Remove the entry of a revisit from the history in a session file."""
+    path = chore["file"]
     binding = context.store.machine.bindings.owner(path)
     if binding:
         # Edits by others are absorbed first, so that every later change is ours.
@@ -158,7 +143,10 @@ def _edit(context: Context, path: str, change: Callable[[dict[str, Any]], dict[s
     document = Document.parse(data, "yaml")
     if not isinstance(document.value, dict):
         return
-    made = document.rewrite(change(document.value))
+    mark = {"stage_revisited": chore["stage"], "timestamp": timestamps.write(chore["at"])}
+    entries = coerce.sequence(document.value.get("revision_history"))
+    left = [one for one in entries if not mark.items() <= coerce.mapping(one).items()]
+    made = document.rewrite({**document.value, "revision_history": left})
     if made != data:
         if binding and not binding.suspended:
             _remember(context, binding, os.path.relpath(path, binding.root), data, made)
@@ -180,10 +168,6 @@ def _do_line(context: Context, chore: dict[str, Any]) -> None:
     files.append_once(chore["file"], line.encode(), header=title.encode(), mode=0o644)
 
 
-def _do_nothing(context: Context, chore: dict[str, Any]) -> None:
-    """Ignore an operation of an earlier version that is done elsewhere now."""
-
-
 _DO: dict[str, Callable[[Context, dict[str, Any]], None]] = {
     "keep": _do_keep,
     "move": _do_move,
@@ -191,5 +175,4 @@ _DO: dict[str, Callable[[Context, dict[str, Any]], None]] = {
     "remove": _do_remove,
     "unlog": _do_unlog,
     "line": _do_line,
-    "log": _do_nothing,
 }

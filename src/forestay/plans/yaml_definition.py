@@ -23,8 +23,10 @@ from __future__ import annotations
 import difflib
 import os
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from typing import Any
+
+from msgspec import to_builtins
 
 from forestay.base.findings import Finding
 from forestay.base.text import clean_id, clean_input, one_line, shorten
@@ -109,9 +111,6 @@ class _Reader:
             Finding(code, severity, message, file=self.source, where=where, line=line)
         )
 
-    def line(self, path: Path) -> int:
-        return self.document.line(path)
-
     # -- types of values -----------------------------------------------------------------------
 
     def keyed(self, value: Any, path: Path, kind: str) -> dict[str, Any]:
@@ -120,7 +119,9 @@ class _Reader:
             return {}
         for key in value:
             if key not in KEYS[kind]:
-                self.note("unknown-key", _unknown(key, KEYS[kind], kind), (*path, key))
+                hint = _suggest(key, KEYS[kind], f"; keys: {', '.join(KEYS[kind])}")
+                message = f"a {kind} has no {shorten(key, 40)}{hint}"
+                self.note("unknown-key", message, (*path, key))
         return value
 
     def several(self, value: Any, path: Path, what: str) -> list[Any]:
@@ -166,16 +167,24 @@ class _Reader:
         if type(base) is not int or base not in (0, 1):
             self.note("bad-base", "the first phase has the number 0 or 1", ("base",))
             base = 1
-        phases = self.several(values.get("phases"), ("phases",), "phases")
+        unit = values.get("unit", UNITS[0])
+        if unit not in UNITS:
+            self.note("bad-unit", f"unit is {' or '.join(UNITS)}", ("unit",))
+            unit = UNITS[0]
         each = values.get("each")
-        made = [self.phase(p, ("phases", at), base + at) for at, p in enumerate(phases)]
-        self.note_equal_names(made)
+        made: list[Phase] = []
+        for at, given in enumerate(self.several(values.get("phases"), ("phases",), "phases")):
+            phase = self.phase(given, ("phases", at), base + at)
+            if phase.name and phase.name in [other.name for other in made]:
+                message = f"two phases are called {phase.name}"
+                self.note("same-name", message, ("phases", at), WARNING)
+            made.append(phase)
         return Workflow(
             name=self.name(values, wanted),
             version=self.version(values),
             title=self.optional(values, "title", ()),
             description=self.optional(values, "description", (), limit=TEXT),
-            unit=self.unit(values),
+            unit=unit,
             base=base,
             total=len(made) if each is None else None,
             phases=made,
@@ -183,12 +192,6 @@ class _Reader:
             expiry=self.expiry(values.get("expiry")),
             source=self.source,
         )
-
-    def note_equal_names(self, phases: list[Phase]) -> None:
-        for at, phase in enumerate(phases):
-            if phase.name and phase.name in [each.name for each in phases[:at]]:
-                message = f"two phases are called {phase.name}"
-                self.note("same-name", message, ("phases", at), WARNING)
 
     def name(self, values: dict[str, Any], wanted: str) -> str:
         if not are_equal(values.get("format", FORMAT), FORMAT):
@@ -212,13 +215,6 @@ class _Reader:
         if type(value) is int and -LARGEST <= value <= LARGEST:
             return str(value)
         return self.text(value, ("version",), "the version", limit=64)
-
-    def unit(self, values: dict[str, Any]) -> str:
-        unit = values.get("unit", UNITS[0])
-        if unit not in UNITS:
-            self.note("bad-unit", f"unit is {' or '.join(UNITS)}", ("unit",))
-            return UNITS[0]
-        return str(unit)
 
     def expiry(self, value: Any) -> Expiry:
         if value is None:
@@ -253,7 +249,12 @@ class _Reader:
             name=self.named(values, path, "phase"),
             purpose=self.optional(values, "purpose", path, limit=TEXT),
             effort=self.optional(values, "effort", path),
-            tasks=list(self.all_tasks(values.get("tasks"), (*path, "tasks"))),
+            tasks=[
+                self.task(task, (*path, "tasks", at))
+                for at, task in enumerate(
+                    self.several(values.get("tasks"), (*path, "tasks"), "tasks")
+                )
+            ],
             outputs=list(self.outputs(values.get("outputs"), (*path, "outputs"))),
             gate=self.gate(values, path),
         )
@@ -263,10 +264,6 @@ class _Reader:
             self.note("missing-key", f"a {what} has a name", path)
             return ""
         return self.text(values["name"], (*path, "name"), f"the name of a {what}")
-
-    def all_tasks(self, value: Any, path: Path) -> Iterator[Task]:
-        for at, each in enumerate(self.several(value, path, "tasks")):
-            yield self.task(each, (*path, at))
 
     def task(self, value: Any, path: Path) -> Task:
         if isinstance(value, str):
@@ -307,7 +304,7 @@ class _Reader:
                     message = f"{key} has no effect without evidence or rules"
                     self.note("no-gate", message, (*path, key), WARNING)
             return None
-        source = f"{self.source}, line {self.line((*path, asked[0]))}"
+        source = f"{self.source}, line {self.document.line((*path, asked[0]))}"
         return Gate(fields=fields, rules=rules, strict=strict, override=override, source=source)
 
     def fields(self, value: Any, path: Path) -> Iterator[Field]:
@@ -361,8 +358,7 @@ class _Reader:
             return _implied(values)
         if given not in TYPES:
             here = (*path, "type") if isinstance(given, str) and "type" in values else path
-            near = difflib.get_close_matches(str(given), [*TYPES, "observed"], 1)
-            hint = f"; {near[0]}?" if near else f"; types: {', '.join(TYPES)}"
+            hint = _suggest(str(given), [*TYPES, "observed"], f"; types: {', '.join(TYPES)}")
             self.note("bad-type", f"there is no type {shorten(str(given), 40)}{hint}", here)
             return "any"
         return str(given)
@@ -408,20 +404,15 @@ class _Reader:
                 self.note("missing-key", "a rule has a check", here)
                 continue
             check = self.text(values["check"], here, "a rule", limit=1_000)
-            if check:
-                self._check(check, here, known)
+            try:
+                used = parse_rule(check).fields if check else frozenset()
+            except BadExpression as error:
+                self.note("bad-rule", f"the rule cannot be read: {error.what}", here)
+                used = frozenset()
+            for name in sorted(used - known):
+                message = f"the rule uses {name}, which is not a field{_suggest(name, known)}"
+                self.note("unknown-field", message, here)
             yield Rule(check, self.optional(values, "message", here))
-
-    def _check(self, check: str, path: Path, known: set[str]) -> None:
-        try:
-            fields = parse_rule(check).fields
-        except BadExpression as error:
-            self.note("bad-rule", f"the rule cannot be read: {error.what}", path)
-            return
-        for name in sorted(fields - known):
-            near = difflib.get_close_matches(name, known, 1)
-            hint = f"; {near[0]}?" if near else ""
-            self.note("unknown-field", f"the rule uses {name}, which is not a field{hint}", path)
 
 
 def _kind(value: Any) -> str:
@@ -431,10 +422,10 @@ def _kind(value: Any) -> str:
     return words.get(type(value), "a number")
 
 
-def _unknown(key: str, known: tuple[str, ...], kind: str) -> str:
-    near = difflib.get_close_matches(key, known, 1)
-    hint = f"; {near[0]}?" if near else f"; keys: {', '.join(known)}"
-    return f"a {kind} has no {shorten(key, 40)}{hint}"
+def _suggest(word: str, known: Collection[str], otherwise: str = "") -> str:
+    """Return a hint at the known word that is most like a wrong one."""
+    near = difflib.get_close_matches(word, known, 1)
+    return f"; {near[0]}?" if near else otherwise
 
 
 def is_inside(path: str) -> bool:
@@ -475,77 +466,29 @@ def _contradictions(field: Field) -> Iterator[str]:
 
 
 def write(workflow: Workflow) -> bytes:
-    """Return a definition of a workflow, as far as our form can express it."""
+    """Return a definition of a workflow; what our form cannot express is left out, in comments."""
     values: dict[str, Any] = {"workflow": workflow.name, "version": workflow.version}
-    values |= _given(title=workflow.title, description=workflow.description)
-    if workflow.unit != UNITS[0]:
-        values["unit"] = workflow.unit
-    values["base"] = workflow.base
-    values |= _given(expiry=_expiry(workflow.expiry))
-    values["phases"] = [_phase(phase) for phase in workflow.phases]
+    values |= {"base": workflow.base}
+    stored = to_builtins(workflow)  # without fields that have their defaults
+    values |= {key: stored[key] for key in ("title", "description", "unit") if key in stored}
+    values["phases"] = [_phase(phase) for phase in stored.get("phases", [])]
+    phases = [*workflow.phases]
     if workflow.pattern is not None:
-        values["each"] = _phase(workflow.pattern)
-    return "".join(_inexpressible(workflow)).encode() + fresh("yaml", values)
+        values["each"] = _phase(stored["pattern"])
+        phases.append(workflow.pattern)
+    comments = [
+        f"# Left out of {workflow.unit} {phase.number}: {one_line(text)}\n"
+        for phase in phases
+        for text in (phase.gate.opaque if phase.gate else [])
+    ]
+    return "".join(comments).encode() + fresh("yaml", values)
 
 
-def _inexpressible(workflow: Workflow) -> Iterator[str]:
-    """Yield comments about what our form cannot express."""
-    for phase in [*workflow.phases, *filter(None, [workflow.pattern])]:
-        for text in phase.gate.opaque if phase.gate else []:
-            yield f"# Left out of {workflow.unit} {phase.number}: {one_line(text)}\n"
-
-
-def _given(**values: Any) -> dict[str, Any]:
-    return {key: value for key, value in values.items() if value}
-
-
-def _expiry(expiry: Expiry) -> dict[str, str]:
-    times = {"pause": expiry.pause_hours, "abandon": expiry.abandon_hours}
-    return {key: _time(hours) for key, hours in times.items() if hours is not None}
-
-
-def _time(hours: float) -> str:
-    if hours % 24 == 0:
-        return f"{int(hours // 24)}d" if hours not in (0, 24) else f"{int(hours)}h"
-    return f"{int(hours)}h" if hours == int(hours) else f"{round(hours * 60)}m"
-
-
-def _phase(phase: Phase) -> dict[str, Any]:
-    gate = phase.gate or Gate()
-    values = {"name": phase.name} | _given(
-        purpose=phase.purpose,
-        effort=phase.effort,
-        tasks=[_task(task) for task in phase.tasks],
-        outputs=phase.outputs,
-        evidence={field.name: _field(field) for field in gate.fields},
-        rules=[{"check": rule.check} | _given(message=rule.message) for rule in gate.rules],
-    )
-    if phase.gate and (gate.fields or gate.rules):
-        values |= {} if gate.strict else {"strict": False}
-        values |= {} if gate.override else {"override": False}
+def _phase(stored: dict[str, Any]) -> dict[str, Any]:
+    gate = stored.get("gate") or {}
+    fields = {field.pop("name"): field or "any" for field in gate.get("fields", [])}
+    values = {key: value for key, value in stored.items() if key in KEYS["phase"]}
+    values |= {"evidence": fields} if fields else {}
+    if fields or gate.get("rules"):
+        values |= {key: gate[key] for key in ("rules", "strict", "override") if key in gate}
     return values
-
-
-def _task(task: Task) -> Any:
-    more = _given(id=task.id, purpose=task.purpose)
-    return {"name": task.name, **more} if more else task.name
-
-
-def _field(field: Field) -> Any:
-    given = {key: getattr(field, key) for key in KEYS["field"] if key != "equals"}
-    plain = {key: value for key, value in given.items() if value not in ("", None)}
-    plain |= {} if field.equals is None else {"equals": field.equals}
-    for key, usual in (("required", True), ("observed", False), ("type", "any")):
-        if plain.get(key) == usual:
-            del plain[key]
-    if field.observed:
-        plain.pop("type", None)
-    return _short(plain)
-
-
-def _short(plain: dict[str, Any]) -> Any:
-    if not plain:
-        return "any"
-    if plain == {"observed": True}:
-        return "observed"
-    return plain["type"] if plain.keys() == {"type"} else plain

@@ -217,7 +217,7 @@ def test_a_summary_is_small_and_of_plain_values(seed: int, text: str) -> None:
     assert len(made) < 1024 + 512
 
 
-def test_a_summary_names_running_agents_in_the_order_they_came() -> None:
+def test_summary_names_running_agents_in_the_order_they_started() -> None:
     state = state_of(*(ev.AgentStarted(agent=f"a-{n}") for n in range(1, 8)))
     assert summary(state)["running"] == ["a-1", "a-2", "a-3", "a-4", "a-5"]
     assert summary(state)["agents"] == {"running": 7, "done": 0, "failed": 0}
@@ -428,7 +428,7 @@ def test_sections_come_in_order_of_value() -> None:
     ]
 
 
-def test_a_busy_session_reads_like_this_at_500_tokens() -> None:
+def test_briefing_of_a_busy_session_at_500_tokens_is_pinned() -> None:
     made = brief(busy().state(), busy_around(busy()), budget=500)
     assert made.text.startswith(
         "Session q7m2p9x4wd3n8rth: active since 2025-12-27 10:30Z\n"

@@ -239,7 +239,7 @@ def test_the_estimate_is_never_below_the_rule_of_thumb(text: str) -> None:
     assert estimate(text) >= rule_of_thumb(text)
 
 
-def test_nothing_costs_nothing() -> None:
+def test_empty_text_costs_nothing() -> None:
     assert estimate("") == 0
 
 

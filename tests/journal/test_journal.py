@@ -299,7 +299,7 @@ def test_unusable_stored_state_is_folded_again(home: Home) -> None:
         "line_sum = 0",
     ],
 )
-def test_nothing_is_recorded_onto_a_damaged_line(home: Home, harm: str) -> None:
+def test_nothing_is_recorded_if_the_catalogue_entry_is_damaged(home: Home, harm: str) -> None:
     home.started()
     home.note("kept")
     home.harm(f"UPDATE session SET {harm}")
@@ -360,7 +360,7 @@ def test_a_key_stands_for_one_thing(home: Home) -> None:
     assert len(home.events()) == 2
 
 
-def test_several_events_under_one_key_have_ids_of_their_own(make: Callable[..., Home]) -> None:
+def test_several_events_under_one_key_have_different_ids(make: Callable[..., Home]) -> None:
     home = make().started()
     home.record(ev.StepAdded(step="t1", title="a task"))
     # The start that a completion implies, and moves that go together.
@@ -397,7 +397,7 @@ def test_merged_session_equals_the_original(two: tuple[Home, Home]) -> None:
         assert (one.core, one.listing()) == (other.core, other.listing())
 
 
-def test_devices_that_exchange_everything_come_to_one_state(two: tuple[Home, Home]) -> None:
+def test_devices_that_exchange_everything_have_the_same_state(two: tuple[Home, Home]) -> None:
     a, b = two
     a.record(ev.StepAdded(step="t1", title="of a"))
     b.record(ev.StepAdded(step="t1", title="of b"))
@@ -466,7 +466,7 @@ def test_events_of_another_session_are_refused(two: tuple[Home, Home]) -> None:
     assert [row["id"] for row in b.store.catalogue()] == ["s1"]
 
 
-def test_a_key_that_came_from_elsewhere_is_known(two: tuple[Home, Home]) -> None:
+def test_key_of_a_merged_event_cannot_be_used_again(two: tuple[Home, Home]) -> None:
     a, b = two
     first = a.note("once", key="k1")
     b.journal.absorb("s1", a.sealed())
@@ -615,7 +615,7 @@ def test_every_kind_of_damage_is_reported(whole: Home, harm: str, code: str) -> 
     assert code in whole.codes()
 
 
-def test_a_tail_that_was_cut_off_without_a_trace_is_missed(whole: Home) -> None:
+def test_events_cut_off_at_the_end_are_noticed(whole: Home) -> None:
     """Events, core, rows and catalogue all agree; only the head remembered outside differs."""
     shorter = whole.sealed()[:2]
     whole.harm("DELETE FROM event WHERE position = 4294967299")

@@ -220,7 +220,7 @@ def test_long_session_is_copied_in_parts_with_progress(
     there.close()
 
 
-def test_a_store_that_is_being_filled_is_not_worked_with(home: Forestay, tmp_path: Path) -> None:
+def test_store_that_is_being_filled_cannot_be_used(home: Forestay, tmp_path: Path) -> None:
     target = open_target(tmp_path)
     target.maintenance.seal(home.context.store.shown, "filling")
     with pytest.raises(ForestayError, match="is being filled from"):

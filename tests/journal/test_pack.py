@@ -116,7 +116,7 @@ def test_empty_pack_is_valid() -> None:
 
 
 @given(st.randoms(use_true_random=False), st.integers(0, 40))
-def test_any_history_survives_the_way_through_a_pack(random: Random, steps: int) -> None:
+def test_any_history_is_read_back_from_a_pack(random: Random, steps: int) -> None:
     world = simulate(random, steps)
     events = [world.sealed[event.hash] for event in world.events]
     gone = {sealed.hash for sealed in events if random.random() < 0.1}
@@ -342,7 +342,7 @@ def test_random_bytes_are_never_accepted(data: bytes) -> None:
 
 
 @pytest.mark.parametrize("more", [b"\n", b"\0" * 32, b"PK", GOLDEN.read_bytes()])
-def test_nothing_may_follow(more: bytes) -> None:
+def test_bytes_after_the_end_of_a_pack_are_refused(more: bytes) -> None:
     assert "something follows" in refused(GOLDEN.read_bytes() + more).why
 
 
@@ -607,7 +607,7 @@ def test_a_forged_pack_is_refused(name: str) -> None:
 
 
 @pytest.mark.parametrize("id", ["../x", "..", "/etc/passwd", "CON", "a\0b", "x" * 300, "", "a\nb"])
-def test_ids_that_are_none_are_refused(id: str) -> None:
+def test_invalid_ids_in_a_pack_are_refused(id: str) -> None:
     sealed = _raw_event(b"{}", session=id)
     bad = with_manifest(place([sealed], session=id) + packed(sealed), [[id, 1]])
     assert isinstance(refused(bad), InvalidInput)
@@ -680,7 +680,7 @@ def test_events_that_expand_too_much_are_refused() -> None:
     assert "expands" in error.why
 
 
-def test_content_may_be_as_dull_as_it_likes() -> None:
+def test_content_that_compresses_well_is_accepted() -> None:
     dull = bytes(20 << 20)
     body = ev.ArtifactSaved(path="zeros", digest=digest_of(dull), size=len(dull))
     items: list[Item] = [

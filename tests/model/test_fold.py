@@ -207,7 +207,7 @@ def test_archiving_is_no_status() -> None:
     assert not folded(ev.SessionArchived(), ev.SessionArchived(archived=False)).core.archived
 
 
-def test_a_forgotten_session_stays_so_whatever_comes_after() -> None:
+def test_forgotten_session_stays_forgotten_after_any_event() -> None:
     core = folded(ev.SessionForgotten(), ev.SessionResumed()).core
     assert (core.forgotten, core.status) == (True, "abandoned")
 
@@ -563,7 +563,7 @@ def test_while_its_end_is_disputed_a_session_is_active_and_not_archived() -> Non
 @pytest.mark.parametrize(
     "body", [ev.SessionPaused(), ev.SessionArchived(), ev.SessionFailed(), ev.SessionAborted()]
 )
-def test_an_unaware_third_cannot_end_a_disputed_session(body: Body) -> None:
+def test_device_unaware_of_a_dispute_cannot_end_the_session(body: Body) -> None:
     disputed = Disputed()
     third = SimulatedMachine("cc")
     third.take(disputed.world.events[:1])

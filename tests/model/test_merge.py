@@ -121,7 +121,7 @@ def test_a_fork_continued_under_its_own_id_names_heads_that_one_branch_had_seen(
     assert link.seen[two.b.device] == [1, noted.hash]
 
 
-def test_a_core_read_back_from_a_snapshot_links_alike(two: Two) -> None:
+def test_stored_core_gives_the_same_link_as_the_original(two: Two) -> None:
     import msgspec
 
     two.write(two.a, ev.NoteAdded(text="one"))
@@ -147,7 +147,7 @@ def test_values_of_the_wrong_type_are_refused_before_they_are_written() -> None:
         )
 
 
-def test_the_value_to_fold_is_the_one_the_bytes_hold() -> None:
+def test_folded_value_equals_the_stored_bytes() -> None:
     body = ev.StepProgressed(step="t", fraction=1)
     sealed, event = next_event(
         Core(), body, session="s", device="d", id="e", at=0, actor="cli", salt=b""
@@ -267,7 +267,7 @@ def test_an_unknown_event_is_in_no_past(two: Two) -> None:
 # -- retractions -------------------------------------------------------------------------------
 
 
-def test_a_retraction_can_be_retracted_and_that_again(two: Two) -> None:
+def test_retraction_of_a_retraction_can_be_retracted(two: Two) -> None:
     target = two.write(two.a, ev.NoteAdded(text="oops")).id
     gone = [target]
     for turn in range(4):
@@ -275,7 +275,7 @@ def test_a_retraction_can_be_retracted_and_that_again(two: Two) -> None:
         assert (target in retracted(in_order(two.world.events))) == (turn % 2 == 0)
 
 
-def test_two_retractions_of_one_event_must_both_go_before_it_is_back(two: Two) -> None:
+def test_event_retracted_twice_counts_again_only_after_both_are_withdrawn(two: Two) -> None:
     target = two.write(two.a, ev.NoteAdded(text="oops")).id
     undoings = [two.write(m, ev.EventRetracted(event=target)).id for m in (two.a, two.b)]
     two.sync()
@@ -384,7 +384,7 @@ def test_concurrent_contradiction_is_a_dispute(name: str, two: Two) -> None:
 
 
 @pytest.mark.parametrize("name", CONTRADICTIONS)
-def test_the_same_one_after_the_other_is_none(name: str, two: Two) -> None:
+def test_same_events_one_after_the_other_are_no_dispute(name: str, two: Two) -> None:
     one, other, _ = CONTRADICTIONS[name]
     two.write(two.a, one)
     two.sync()
@@ -421,7 +421,7 @@ AGREEMENTS: dict[str, tuple[Body, Body]] = {
 
 
 @pytest.mark.parametrize("name", AGREEMENTS)
-def test_no_contradiction_is_no_dispute(name: str, two: Two) -> None:
+def test_compatible_statements_are_no_dispute(name: str, two: Two) -> None:
     for machine, body in zip((two.a, two.b), AGREEMENTS[name], strict=True):
         two.write(machine, body)
     assert fold(two.world.events).count("dispute") == 0
@@ -504,7 +504,7 @@ def test_a_retracted_outcome_does_not_stand_against_work(two: Two) -> None:
     assert unit_of(two.world.events, STARTED).status == "running"
 
 
-def test_second_thoughts_about_a_step_leave_the_outcomes_in_dispute(two: Two) -> None:
+def test_review_of_a_step_leaves_its_outcomes_in_dispute(two: Two) -> None:
     """A revisit alone changes no status, so it reverts none either."""
     two.write(two.a, ev.StepBlocked(step="t", because="waiting"))
     for body in (DONE, ev.StepRevisited(step="t", because="second thoughts")):
@@ -572,7 +572,7 @@ def test_work_after_the_merge_does_not_settle_how_the_session_ended(two: Two) ->
     assert two.outcomes("session") == {"completed", "work went on"}
 
 
-def test_retracting_the_ending_ends_the_dispute_even_unaware_of_the_work(two: Two) -> None:
+def test_retracting_the_ending_settles_the_dispute_even_if_the_work_was_not_seen(two: Two) -> None:
     two.write(two.a, ev.SessionCompleted())
     two.write(two.b, DONE)
     two.write(two.a, ev.SessionReopened(because="not yet"))

@@ -62,7 +62,7 @@ def test_the_order_of_arrival_changes_nothing(seed: int) -> None:
 
 
 @given(st.integers(0, 10**6))
-def test_one_event_more_is_the_same_as_all_of_them(seed: int) -> None:
+def test_adding_one_event_equals_folding_all(seed: int) -> None:
     random = Random(seed)
     world = World(random)
     state, done = State(), []

@@ -210,7 +210,7 @@ def test_archiving_twice_is_refused_and_so_is_unarchiving_twice() -> None:
 
 
 @pytest.mark.parametrize("status", ["completed", "abandoned", "failed"])
-def test_going_on_brings_a_session_back_from_the_archive(status: str) -> None:
+def test_resuming_a_session_unarchives_it(status: str) -> None:
     session = Session(*WAYS[status], ev.SessionArchived())
     on = ev.SessionResumed() if status == "failed" else ev.SessionReopened(because="more")
     session.do(on)
@@ -329,7 +329,7 @@ def test_going_back_in_a_finished_session_reopens_it_first(status: str, because:
 
 
 @pytest.mark.parametrize("status", ["paused", "failed", "aborted"])
-def test_going_back_elsewhere_needs_a_session_at_work(status: str) -> None:
+def test_going_back_in_an_unfinished_session_requires_an_active_one(status: str) -> None:
     session = Session(START, ev.StepAdded(step="t", title="t"), *WAYS[status][1:])
     for body in (ev.StepRevisited(step="t"), ev.CheckpointRolledBack(step="t")):
         assert names(refusal(session.state, body)) == legal_in(status)
@@ -567,7 +567,7 @@ REFUSED_VALUES.update(_blank())
 
 
 @pytest.mark.parametrize("name", REFUSED_VALUES)
-def test_validate_refuses(name: str) -> None:
+def test_invalid_values_are_refused(name: str) -> None:
     with pytest.raises(InvalidInput):
         validate(REFUSED_VALUES[name])
     with pytest.raises(InvalidInput):
@@ -596,7 +596,7 @@ ACCEPTED_VALUES: list[Body] = [
 
 
 @pytest.mark.parametrize("body", ACCEPTED_VALUES, ids=lambda body: type(body).__name__)
-def test_validate_accepts(body: Body) -> None:
+def test_valid_values_are_accepted(body: Body) -> None:
     validate(body)
 
 
@@ -747,7 +747,7 @@ def _accepts_quietly(session: Session, body: Body) -> bool:
 
 
 @pytest.mark.soak
-def test_walks_for_as_long_as_we_have(soak_seconds: float) -> None:
+def test_random_walks_for_the_given_time(soak_seconds: float) -> None:
     end = time.monotonic() + soak_seconds
     seed = new_seed()
     while time.monotonic() < end:

@@ -51,7 +51,7 @@ def test_without_a_total_or_a_timed_phase_nothing_is_guessed() -> None:
     assert timing.stalled is False
 
 
-def test_more_phases_than_there_are_is_all_of_them() -> None:
+def test_more_completed_phases_than_the_total_count_as_complete() -> None:
     timing = Timing([60, 120], done=8, total=6, inside=None)
     assert (timing.percent, timing.remaining, timing.average, timing.estimate) == (100, 0, 90, 0)
 
@@ -66,7 +66,7 @@ def test_a_clock_that_went_back_makes_no_negative_time() -> None:
     assert active(None, 50, 0) is active(50, None, 0) is None
 
 
-def test_the_standing_is_the_first_that_holds() -> None:
+def test_standing_is_the_first_status_that_applies() -> None:
     names = ("completed", "paused", "failed", "stalled")
     words = ("completed", "paused", "checkpoint_failed", "possibly_stalled", "active")
     for first, word in enumerate(words):

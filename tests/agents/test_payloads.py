@@ -182,7 +182,9 @@ def test_a_notice_of_a_killed_sub_agent_is_its_death() -> None:
 def test_a_sub_agent_that_failed_dies_once() -> None:
     notice = NOTICE.format(status="failed")
     values = bodies("claude-code", payload("UserPromptSubmit", prompt=notice))
-    assert not any(isinstance(move, ev.AgentFailed) for move in values), "StopFailure has told"
+    assert not any(isinstance(move, ev.AgentFailed) for move in values), (
+        "StopFailure has reported it"
+    )
     assert any(isinstance(move, ev.AgentFailed) for move in parse_prompt(notice))
 
 
@@ -284,7 +286,11 @@ ENDS: dict[str, tuple[str, dict[str, Any], list[Body]]] = {
         payload("PostToolUseFailure", tool_name="Bash", tool_input=SHELL, is_interrupt=True),
         command("failure", "interrupted"),
     ),
-    "codex does not tell": ("codex", ran("Bash", SHELL, "Exit code: 1\n"), command("unknown")),
+    "codex reports no exit code": (
+        "codex",
+        ran("Bash", SHELL, "Exit code: 1\n"),
+        command("unknown"),
+    ),
     "gemini, well": (
         "gemini",
         payload(

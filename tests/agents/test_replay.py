@@ -38,7 +38,7 @@ REVIEWED = {
     "gemini/*-BeforeTool.json": "before",
     "gemini/*-AfterTool.json": "after",
     "gemini/*-PreCompress.json": NOTHING,
-    "opencode/*-event-session.created.json": NOTHING,  # a start of our own tells it
+    "opencode/*-event-session.created.json": NOTHING,  # reported by our own start event
     "opencode/*-chat.message.json": "prompt",
     "opencode/*-tool.execute.before.json": "before",
     "opencode/*-tool.execute.after.json": "after",

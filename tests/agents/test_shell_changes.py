@@ -199,13 +199,13 @@ def test_unchanged_file_is_not_read_again(repository: Path) -> None:
 
 NOW = ChangedFile("a.py", stamp="s", digest="d2", tracked=True, committed="d0")
 NEWS: dict[str, tuple[ChangedFile, File | None, FileChanged | None]] = {
-    "as the agent told": (NOW, File(path="a.py", after="d2"), None),
-    "changed since the agent told": (
+    "as the agent reported": (NOW, File(path="a.py", after="d2"), None),
+    "changed since the agent reported it": (
         NOW,
         File(path="a.py", after="d1"),
         FileChanged(path="a.py", action="modified", before="d1", after="d2"),
     ),
-    "never heard of": (
+    "unknown": (
         NOW,
         None,
         FileChanged(path="a.py", action="modified", before="d0", after="d2"),
@@ -220,13 +220,13 @@ NEWS: dict[str, tuple[ChangedFile, File | None, FileChanged | None]] = {
         File(path="a.py", after="d1"),
         FileChanged(path="a.py", action="deleted", before="d1"),
     ),
-    "gone, as was told": (
+    "deleted, as reported": (
         ChangedFile("a.py", there=False),
         File(path="a.py", action="deleted"),
         None,
     ),
     "gone, and never was": (ChangedFile("a.py", there=False), None, None),
-    "large, told once": (ChangedFile("a.py"), File(path="a.py"), None),
+    "large, reported once": (ChangedFile("a.py"), File(path="a.py"), None),
 }
 
 
@@ -265,7 +265,7 @@ def test_git_status_is_parsed_field_by_field() -> None:
     ]
 
 
-# -- what an agent told of a file ---------------------------------------------------------------
+# -- changes that an agent reported -------------------------------------------------------------
 
 
 def test_a_digest_of_other_line_ends_becomes_that_of_the_file(tmp_path: Path) -> None:

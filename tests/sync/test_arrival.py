@@ -173,7 +173,7 @@ def test_missing_commit_is_reported_until_it_arrives_or_the_session_is_paused_he
     session.resume()
     session.note("on the way")
     session.resume()
-    assert "is not here" in lacking(move.desktop)["commit"], "whoever comes now knows it, too"
+    assert "is not here" in lacking(move.desktop)["commit"], "later devices know it, too"
     git(here, "pull", "-q", str(there), "main")
     assert lacking(move.desktop) == {}
     git(here, "reset", "-q", "--hard", "HEAD~1")

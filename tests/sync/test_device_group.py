@@ -1,7 +1,7 @@
 """Device groups: a set of statements means the same in any order, and nothing forged counts.
 
-A *history* here is what some devices did, each with what it knew at that moment; a device that
-was put out and does not know it goes on making statements, as a stolen one would.
+A *history* is a random sequence of changes by some devices, each with its own knowledge. A revoked
+device that does not know of its revocation continues to make statements, as a stolen one would.
 """
 
 from __future__ import annotations

@@ -182,7 +182,7 @@ class Away(MemoryRemote):
         raise Unreachable("it is away")
 
 
-# -- what a craft file tells -------------------------------------------------------------------
+# -- the sync state in a craft file ------------------------------------------------------------
 
 
 def section(session: Session) -> dict[str, Any]:

@@ -1,8 +1,8 @@
 """Sealed objects open forever: the stored samples, and the bytes inside them.
 
 What age makes is different each time, so the kept files are only read; what is inside is made
-of fixed keys here and pinned. `python -m tests.sync.test_golden_sealed` makes the files anew,
-which is right only when a new version of the format comes beside the old one.
+of fixed keys here and pinned. `python -m tests.sync.test_golden_sealed` writes the files again,
+which is right only when a new version of the format is added to the old one.
 """
 
 from __future__ import annotations

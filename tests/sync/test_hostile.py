@@ -265,7 +265,7 @@ def test_interrupted_unshare_leaves_the_owner_with_keys_and_is_finished_by_the_n
     assert "not for bob" not in notes(bob, "login")
 
 
-# --- a device that was put out ------------------------------------------------------------------
+# --- a revoked device ---------------------------------------------------------------------------
 
 
 def removed(world: World, ann: Forestay) -> Forestay:
@@ -337,7 +337,7 @@ def test_every_session_gets_new_keys_at_the_first_push_after_a_revocation(
     assert visit(ann.context, usb, SyncOptions(pull=pull, patience=())).problems == []
     epochs = sorted(Path(one).name[:6] for one in world.files("k"))
     assert epochs == ["000001", "000001", "000002", "000002"]
-    # The storage does not let the laptop hear of its end.
+    # The storage hides the revocation from the laptop.
     hidden = world.files("c")
     newer = {p: d for p, d in world.files("k").items() if Path(p).name.startswith("000002")}
     for path in (*hidden, *newer):
@@ -472,7 +472,7 @@ def test_more_statements_than_a_circle_can_hold_stop_no_visit(world: World, ann:
     for stay in (ann, desk):
         assert synced(stay).problems == []
         assert len(identity(stay.context).group.log) == MOST
-    # There is always room to put the one out who did it, and all hear of it.
+    # There is always room to revoke the device that did it, and all devices learn of that.
     ann.devices.revoke(me.key.id)
     synced(ann)
     for stay in (ann, desk):
@@ -512,7 +512,7 @@ def test_pack_pushed_after_a_share_ended_is_not_accepted_by_the_next_key_change(
     assert not blank.context.store.catalogue() or "too late" not in notes(blank, "login")
 
 
-# --- packs that nobody needs --------------------------------------------------------------------
+# --- packs that no other pack needs -------------------------------------------------------------
 
 
 def put_pack(world: World, by: Forestay, device: str, body: bytes) -> str:
@@ -561,7 +561,7 @@ def test_refused_pack_is_skipped_and_reported_once(world: World, ann: Forestay) 
     (usb,) = ann.context.store.machine.remotes.all()
     report = visit(ann.context, usb, SyncOptions(patience=()), remote=counted)
     assert (aside(report), report.worst, counted.got) == ([], None, ["forestay/format"])
-    # Who may continue it now is judged anew.
+    # The rights of members are computed again.
     ann.shares.add("login", person_of(bob), mode=key_ring.CONTINUE)
     assert len(aside(synced(ann))) == 3
 
@@ -718,7 +718,7 @@ def test_device_recovered_by_a_replaced_code_does_not_block_a_session(
     ann.shares.add("login", person_of(bob), mode=key_ring.CONTINUE)
     for stay in (ann, bob):
         synced(stay)
-    ann.devices.keys.rotate()  # whoever knows of it, and pushes next, turns the keys of the session
+    ann.devices.keys.rotate()  # the next device that pushes changes the keys
     ann.devices.keys.rotate(recovery=True)
     late = world.home("late")
     late.devices.keys.recover(old)
@@ -730,7 +730,7 @@ def test_device_recovered_by_a_replaced_code_does_not_block_a_session(
     assert reported.problems == [] and isinstance(reported.worst, NotEntitled)
     assert "device add --new-key" in reported.worst.hint
     synced(ann)
-    assert synced(ann).worst is None, "told once, and again when the keys are new"
+    assert synced(ann).worst is None, "reported once, and again when the keys are new"
     for stay in (bob, world.device("desk", by=ann)):
         assert synced(stay).problems == []
         assert notes(stay, "login") == ["before", "afterwards"]
@@ -781,7 +781,9 @@ def test_doubted_keys_that_open_nowhere_are_skipped(world: World, ann: Forestay)
     (report,) = ann.remotes.pull(sessions=["login"], doubt=[fake])
     (pack,) = report.sessions[0].aside
     assert isinstance(pack, NotEntitled) and report.problems == []
-    assert (synced(ann).worst, ann.remotes.unpushed()) == (None, 0), "told once, and it goes on"
+    assert (synced(ann).worst, ann.remotes.unpushed()) == (None, 0), (
+        "reported once, and the sync continues"
+    )
     folder, _, name = fake.rpartition("/")
     good = next(path.name for path in (world.remote / folder).iterdir() if path.name != name)
     (report,) = ann.remotes.pull(sessions=["login"], doubt=[f"{folder}/{good}"])
@@ -1026,7 +1028,7 @@ def test_member_can_doubt_and_believe_the_reports_of_another(
     assert f"forestay sync --pull usb --session login --doubt {who}" in problem.error.hint
     (report,) = cat.remotes.pull("usb", sessions=["login"], doubt=[who])
     assert report.worst is None
-    for n in (1001, 1002):  # told once for each lie, and nothing stops
+    for n in (1001, 1002):  # each lie is reported once, and nothing stops
         report = synced(cat)
         assert (report.worst, report.waiting) == (None, 0)
         pushed_with(bob, {ann.context.store.machine.device: (n, "f" * 64)})

@@ -1,8 +1,8 @@
 """A storage that lies: every kind of lie, in seeded instances, to devices that know more or less.
 
-Whoever was handed false bytes says so, with the error of that lie, and has taken nothing of the
-session. A lie that nobody is told, or that nobody can know of, has no effect: what is taken is of
-the truth, and when the storage is honest again all is as if nothing had been.
+A device that gets false bytes reports the error of that lie and pulls nothing of the session. A lie
+that is not read, or cannot be noticed, has no effect: only true events are pulled, and when the
+storage is honest again, the devices are equal.
 """
 
 from __future__ import annotations
@@ -231,10 +231,10 @@ class Attack(NamedTuple):
     """A lie, and the errors that may report it."""
 
     lie: Callable[[Storage], None]
-    told: tuple[type[ForestayError], ...]
+    errors: tuple[type[ForestayError], ...]
 
 
-# Where the pack is of the device that was put out, that may be seen first.
+# If the pack is of a revoked device, that may be noticed first.
 _OUT = (NotEntitled,)
 ATTACKS = [
     Attack(roll_back, (RolledBack, Downgraded)),
@@ -259,7 +259,7 @@ ATTACKS = [
     Attack(hide_circle, ()),  # what a device knows of the others it does not unlearn
     Attack(rubbish, (Tampered, Downgraded, Locked)),  # it may name a key that is not here
 ]
-# What these change may be something that nobody looks at again.
+# These may change an object that is not read again.
 _BY_CHANCE = (flip, cut, hide_some)
 
 
@@ -286,10 +286,10 @@ def attempt(world: World, who: str, attack: Attack, seed: int) -> Outcome:
         after = {id: hashes(home, id) for id in truth}
         _require_truth(truth, home, before, after, errors)
         errors = aside | errors
-        # A session that nobody here knows yet, and whose keys are not sound, is counted as foreign.
-        assert errors or foreign or not (must or storage.lying.believed), "nobody noticed"
-        wrong = {id: repr(e) for id, e in errors.items() if type(e) not in attack.told}
-        assert not wrong, f"told by another name: {wrong}"
+        # A session that is new here and whose keys are invalid is counted as foreign.
+        assert errors or foreign or not (must or storage.lying.believed), "not noticed"
+        wrong = {id: repr(e) for id, e in errors.items() if type(e) not in attack.errors}
+        assert not wrong, f"reported by another class: {wrong}"
         storage.lying.tell_the_truth()
         assert not travel(home, remote=storage.lying, push=who != FRIEND).problems
         assert {id: hashes(home, id) for id in truth} == truth
@@ -364,7 +364,7 @@ def run(world: World, count: int, seed: int) -> Counter[str]:
 def test_every_lie_of_a_storage_is_noticed_or_has_no_effect(world: World) -> None:
     """Every lie to everyone, once."""
     tally = run(world, len(ATTACKS) * len(WHO), seed=4)
-    certain = [one.lie.__name__ for one in ATTACKS if one.told and one.lie not in _BY_CHANCE]
+    certain = [one.lie.__name__ for one in ATTACKS if one.errors and one.lie not in _BY_CHANCE]
     assert [name for name in certain if not tally[f"{name} noticed"]] == []
 
 

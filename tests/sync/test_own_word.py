@@ -1,4 +1,4 @@
-"""Whose word counts at home: tombstones of others in files, backups and what is rebuilt of them."""
+"""Authorship: events and tombstones of others in files, backups and rebuilt homes."""
 
 from __future__ import annotations
 

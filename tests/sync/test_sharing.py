@@ -30,7 +30,7 @@ def test_losing_one_device_loses_no_pushed_event(world: World, ann: Forestay) ->
     desk = world.device("desk", by=ann)
     synced(ann)
     ann.close()
-    # The desk never saw the session before the laptop was lost and put out.
+    # The desk never saw the session before the laptop was lost and revoked.
     desk.devices.revoke(ann.devices.keys.show().id)
     synced(desk)
     assert notes(desk, "login") == ["canary one"]

@@ -294,7 +294,7 @@ def test_push_that_dies_is_continued_by_the_next(
             travel(a, remote=Dying(remote.objects, left=1))
         except Unreachable as error:
             deaths.append(error.hint)
-        # Whoever looks meanwhile is not told a lie, and takes what is whole.
+        # A sync in the meantime sees no loss, and pulls complete chains.
         assert [str(one.error) for one in travel(b, remote=remote, push=False).problems] == []
     assert len(deaths) >= 5
     assert all("wait here" in hint for hint in deaths)
@@ -485,7 +485,7 @@ def test_lie_is_reported_by_its_class_and_nothing_of_the_session_is_pulled(
     (problem,) = [outcome for outcome in report.sessions if outcome.error or outcome.aside]
     assert type(report.worst) is kind
     assert report.worst.exit_code == 8
-    assert report.worst.hint, "what helps is said"
+    assert report.worst.hint, "there is a hint"
     if problem.error:
         assert not hashes(b, problem.session)
     # Else nothing needs what was put there, and the rest is true.

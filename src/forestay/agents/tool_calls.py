@@ -123,16 +123,14 @@ def failure(call: Call) -> str | None:
         return None
     if response.get("interrupted") is True:
         return "interrupted"
-    return _said_failure(response) or _exit_code(response)
-
-
-def _said_failure(response: dict[str, Any]) -> str | None:
     error = response.get("error")
     if isinstance(error, dict):
         return _gist(text_in(error, "message")) or "failed"
     if isinstance(error, str) and error.strip():
         return _gist(error)
-    return (_gist(words(response)) or "failed") if response.get("isError") is True else None
+    if response.get("isError") is True:
+        return _gist(words(response)) or "failed"
+    return _exit_code(response)
 
 
 def _exit_code(response: dict[str, Any]) -> str | None:

@@ -122,15 +122,14 @@ def _pulled(answer: dict[str, Any]) -> Pulled:
     return Pulled(
         True,
         sum(each["pulled"] for _, each in sessions),
-        "; ".join(f"{remote}: {_in_words(error)}" for remote, error in wrong),
+        "; ".join(
+            f"{remote}: {error['message']}" + (f" ({error['why']})" if error["why"] else "")
+            for remote, error in wrong
+        ),
         hint=wrong[0][1]["hint"] or "" if wrong else "",
         new=[each["session"] for _, each in sessions if each["new"] and each["pulled"]],
         closed=sum(one["others"] for one in remotes if not one["sessions"]),
     )
-
-
-def _in_words(error: dict[str, Any]) -> str:
-    return f"{error['message']} ({error['why']})" if error["why"] else str(error["message"])
 
 
 def meant_here(context: Context, error: NoSession) -> str:

@@ -345,19 +345,15 @@ class PackCheck:
         shown = [*found.there, *new]
 
         def on(stretch: Stretch, n: int) -> set[str]:
-            return self._on(stretch, n, new.get(stretch))
+            """Return the hash of an event on a stretch, from the pack or from the journal."""
+            if one := new.get(stretch):
+                return {self._reader.content(one)[0].hashes[n - stretch.first]}
+            held = self._hashes.get((stretch.device, n), set())
+            return held if len(held) < 2 else held & set(back(stretch, self._links))
 
         # In order, so that a pack that is parsed again serves for all heads in it.
         self._doubtful = missing(shown, sorted(set(doubtful)), on)
         return missing(shown, sorted(set(reported)), on)
-
-    def _on(self, stretch: Stretch, n: int, opened: Opened | None) -> set[str]:
-        """Return the hash of an event on a stretch, from the pack or from the journal."""
-        if opened is not None:
-            row, _ = self._reader.content(opened)
-            return {row.hashes[n - stretch.first]}
-        held = self._hashes.get((stretch.device, n), set())
-        return held if len(held) < 2 else held & set(back(stretch, self._links))
 
     @cached_property
     def _hashes(self) -> dict[tuple[str, int], set[str]]:

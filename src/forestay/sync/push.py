@@ -69,7 +69,11 @@ class SessionPush:
             after = 0 if is_all else after
             stone = self._newest_stone(view)
             self._transfer.expect("up", view.seq - after)
-            self._send(self._ours(view, self._lacking(view, after)), stone)
+            forked = [device for device, heads in exchange.ends.items() if len(heads) > 1]
+            there = [one for one in exchange.stretches if one.device not in self._unsigned]
+            covered = pack_builder.coverage(view, there, forked)
+            lacking = pack_builder.build_packs(self._transfer.store, view, covered, after=after)
+            self._send(self._ours(view, lacking), stone)
             if self._outcome.stay:
                 return
             replacing = PackReplacement(exchange, view, stone)
@@ -147,12 +151,6 @@ class SessionPush:
             if _is_stone(stored):
                 return as_sealed(stored).hash
         return ""
-
-    def _lacking(self, view: View, after: int) -> Iterator[PendingPack]:
-        forked = [device for device, heads in self._exchange.ends.items() if len(heads) > 1]
-        there = [one for one in self._exchange.stretches if one.device not in self._unsigned]
-        covered = pack_builder.coverage(view, there, forked)
-        return pack_builder.build_packs(self._transfer.store, view, covered, after=after)
 
     def _ours(self, view: View, found: Iterable[PendingPack]) -> Iterator[PendingPack]:
         stay = self._stay

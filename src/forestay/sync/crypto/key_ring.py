@@ -342,8 +342,12 @@ class KeyRing:
 
     @cached_property
     def _counted(self) -> list[str]:
+        def is_only_known(each: str) -> bool:
+            """Whether a lost device made the change, in a session that is new on this device."""
+            return not self.remembered and not self._fresh(self.log[each].content.by)
+
         order = sorted(self.log, key=lambda hash: (self.log[hash].content.epoch, hash))
-        return [each for each in order if each in self._vouched or self._is_all_there_is(each)]
+        return [each for each in order if each in self._vouched or is_only_known(each)]
 
     @cached_property
     def _vouched(self) -> set[str]:
@@ -358,10 +362,6 @@ class KeyRing:
         """Return whether a key change by a revoked device counts."""
         fresh = self._fresh(self.log[each].content.by)
         return any(each in self._past[one] for one in fresh) if fresh else each in known
-
-    def _is_all_there_is(self, each: str) -> bool:
-        """Return whether a lost device made the change, in a session that is new on this device."""
-        return not self.remembered and not self._fresh(self.log[each].content.by)
 
     def _fresh(self, signer: str) -> list[str]:
         """Return the key changes made with knowledge that a device of the owner is revoked."""

@@ -19,17 +19,14 @@ def open_remote(address: str, *, timeout: float = 30.0, known: bool = False) -> 
     if colon and kind == "folder":
         from forestay.sync.remotes.folder import FolderRemote  # start-up
 
-        return FolderRemote(_expanded(rest), known=known)
+        # Shells leave the ~ of folder:~/x alone; it always stands for the home folder.
+        is_below_home = rest == "~" or rest.startswith("~/")
+        return FolderRemote(user_home() + rest[1:] if is_below_home else rest, known=known)
     if colon and kind == "s3":
         from forestay.sync.remotes.s3 import S3Remote  # start-up
 
         return S3Remote(address, s3_access(), timeout=timeout)
     raise InvalidInput(
-        "the address of a remote says what it is",
+        "the address of a remote begins with its kind",
         hint="folder:PATH or s3://BUCKET/PREFIX?endpoint=URL",
     )
-
-
-def _expanded(path: str) -> str:
-    # Shells leave the ~ of folder:~/x alone; a folder called ~ is never meant.
-    return user_home() + path[1:] if path == "~" or path.startswith("~/") else path

@@ -38,9 +38,11 @@ class ReadBackRemote(Remote):
         return self.inner.get(name)
 
     def put(self, name: str, data: bytes) -> bool:
-        if self._is_taken(check_name(name)):
+        try:  # by reading: a storage that lists late may have it
+            self.inner.get(check_name(name))
             return False
-        self.inner.put(name, data)
+        except NotThere:
+            self.inner.put(name, data)
         if not self._is_kept(name, data):
             raise RemoteFailed(
                 f"{name} at {self.address} is not what was written there",
@@ -74,11 +76,3 @@ class ReadBackRemote(Remote):
                 pass
             self._clock.sleep(pause)
         return False
-
-    def _is_taken(self, name: str) -> bool:
-        # By reading: a storage that lists late may have it.
-        try:
-            self.inner.get(name)
-        except NotThere:
-            return False
-        return True

@@ -113,7 +113,8 @@ def run_sync(options: Namespace, stay: Forestay, screen: Screen) -> int:
 
     def transfer() -> list[Report]:
         bar = _Bar(screen)
-        given: dict[str, Any] = {"sessions": _named_sessions(options, stay), "on_bytes": bar}
+        sessions = _named_sessions(stay, allow_remote_only=options.pull)
+        given: dict[str, Any] = {"sessions": sessions, "on_bytes": bar}
         try:
             if options.push:
                 return stay.remotes.push(options.remote, again=options.again, **given)
@@ -136,7 +137,8 @@ def run_sync(options: Namespace, stay: Forestay, screen: Screen) -> int:
         _print_report(one, stay, screen)
     if worst := next((one.worst for one in reports if one.worst), None):
         return worst.exit_code if worst.exit_code > 1 else UNREACHABLE
-    for session in _named_sessions(options, stay):
+    # A named session must be here now: else it is nowhere.
+    for session in _named_sessions(stay):
         for who in options.doubt:
             keys = "data that no device has the keys for"
             screen.done(f"{keys if '/k/' in who else 'what they announced'} is ignored from now on")
@@ -220,17 +222,17 @@ def _watch(
     repeat_forever(sync_once, stay, screen)
 
 
-def _named_sessions(options: Namespace, stay: Forestay) -> list[str]:
+def _named_sessions(stay: Forestay, *, allow_remote_only: bool = False) -> list[str]:
     """Return the session of --session; the environment variable must not hide the others.
 
-    With --pull, a whole id may name a session that is only on the remote.
+    With `allow_remote_only`, a whole id may name a session that is not here yet.
     """
     if stay.context.settings.origin("session") != "argument":
         return []
     try:
         return [stay.current().id]
     except NoSession as error:
-        if error.choices or not options.pull:
+        if error.choices or not allow_remote_only:
             raise
         return [stay.context.settings.session]
 

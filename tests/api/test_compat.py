@@ -151,7 +151,7 @@ def test_save_refuses_values_that_are_not_json_and_leaves_the_file(value: object
 
 
 @pytest.mark.req("S4-50", "S4-51", "S4-52", "S4-53", "S4-5", "S4-6", "S4-48", "S4-91")
-def test_archive_keeps_the_session_under_its_id_and_frees_the_file() -> None:
+def test_archive_stores_the_session_under_its_id_and_frees_the_file() -> None:
     state = new()
     compat.save_session(state)
     path = compat.archive_session(state)
@@ -442,7 +442,7 @@ def begin_theirs() -> bytes:
     return CURRENT.read_bytes()
 
 
-def test_saving_keeps_the_session_that_another_program_wrote_over_a_bound_one(
+def test_saving_archives_a_session_that_another_program_wrote_over_a_bound_one(
     stay: Forestay,
 ) -> None:
     with stay:

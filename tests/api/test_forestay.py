@@ -160,7 +160,7 @@ def test_each_worktree_has_its_own_current_session(home: str, tmp_path: Path) ->
         assert {row.session for row in a.list()} == {ours.id, theirs.id}
 
 
-def test_a_moved_repository_keeps_its_current_session(home: str, tmp_path: Path) -> None:
+def test_a_moved_repository_still_has_its_current_session(home: str, tmp_path: Path) -> None:
     old = repository(tmp_path / "old")
     with at(home, old) as stay:
         session = stay.start("before the move")
@@ -397,9 +397,7 @@ def test_subfolder_of_a_plain_folder_belongs_to_its_project(home: str, folder: P
     assert getattr(changed, "path", "") == "a/b/x.txt"
 
 
-def test_a_plain_folder_keeps_its_session_when_one_is_started_above(
-    home: str, folder: Path
-) -> None:
+def test_a_session_started_above_does_not_replace_that_of_a_folder(home: str, folder: Path) -> None:
     below = folder / "a"
     (below / "b").mkdir(parents=True)
     with at(home, below) as stay:

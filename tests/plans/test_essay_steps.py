@@ -154,7 +154,7 @@ def test_a_gate_and_an_option_that_disagree_are_refused() -> None:
 
 
 @pytest.mark.req("X3-2", "X3-3")
-def test_an_approved_thesis_is_kept_as_it_was_and_stage_2_begins(essay: Essay) -> None:
+def test_an_approved_thesis_is_stored_and_stage_2_begins(essay: Essay) -> None:
     session = essay.session
     essay.write(fields.THESIS, THESIS)
     done = session.essay.approve("G1")
@@ -333,7 +333,7 @@ def test_a_section_is_not_written_before_its_last_paragraph(essay: Essay) -> Non
     session.essay.approve("G4-Section", last=True)
 
 
-def test_a_draft_that_is_missing_or_short_is_told(essay: Essay) -> None:
+def test_a_missing_or_short_draft_is_reported(essay: Essay) -> None:
     session = essay.at_paragraphs()
     (essay.folder / fields.DRAFT).unlink()
     refused(session, lambda: session.essay.paragraph_done(1), "there is no stage-4-draft.md")
@@ -534,14 +534,14 @@ def test_the_end_is_summed_up(essay: Essay, clock: FakeClock) -> None:
     assert output["voice_consistency_score"] == 4.5
 
 
-def test_figures_that_are_told_outweigh_those_counted(essay: Essay) -> None:
+def test_given_figures_override_counted_ones(essay: Essay) -> None:
     session = essay.written()
     session.essay.output(fields.FINAL, words=1000, sources=7, voice=3.5)
     told = session.essay.approve("G5").summary
     assert told is not None and (told.words, told.sources, told.voice) == (1000, 7, 3.5)
 
 
-def test_a_final_essay_that_is_missing_is_told(essay: Essay) -> None:
+def test_a_missing_final_essay_is_reported(essay: Essay) -> None:
     session = essay.written()
     session.essay.output(fields.FINAL)
     (essay.folder / fields.FINAL).unlink()
@@ -560,7 +560,7 @@ def test_no_other_command_leads_past_a_gate(essay: Essay) -> None:
     assert error.legal[0] == "essay approve G1"
 
 
-def test_a_session_that_is_no_essay_or_is_laid_aside_refuses_the_verbs(stay: Forestay) -> None:
+def test_essay_methods_are_refused_without_an_essay_or_while_paused(stay: Forestay) -> None:
     plain = stay.start("plain", id="plain")
     refused(plain, lambda: plain.essay.approve("G1"), "is not an essay")
     session = stay.start("E", workflow="essay", id="e")
@@ -601,7 +601,7 @@ def test_stages_that_a_file_moves_are_those_of_an_essay(stay: Forestay) -> None:
 
 
 @pytest.mark.req("S3-6", "S3-7")
-def test_whose_style_it_is_can_be_said(essay: Essay) -> None:
+def test_paths_of_the_style_profile_and_samples_are_in_the_file(essay: Essay) -> None:
     for field in ("style_profile_path", "samples_dir_path"):
         essay.session.record.attribute(f"essay.{field}", f"/mine/{field}")
         assert essay.file[field] == f"/mine/{field}"
@@ -670,7 +670,7 @@ def test_two_processes_cannot_both_pass_a_gate_or_take_one_claim_id(
         refused(essay.session, lambda: essay.session.essay.approve("G1"), "approved already")
 
 
-def test_what_is_kept_is_named_as_the_layout_names_its_fields(essay: Essay) -> None:
+def test_stored_fields_have_the_names_of_the_format(essay: Essay) -> None:
     session = essay.written()
     session.essay.claims.defer("x", reason="timeout", section=1)
     session.essay.claims.resolve("c1", sources=["a book"])
@@ -689,7 +689,7 @@ def test_what_is_kept_is_named_as_the_layout_names_its_fields(essay: Essay) -> N
 
 
 @pytest.mark.req("S3-14", "S3-39", "S3-78", "S3-82", "S3-84", "S3-85")
-def test_the_logs_tell_what_the_verbs_recorded(essay: Essay, stay: Forestay) -> None:
+def test_the_logs_list_what_was_recorded(essay: Essay, stay: Forestay) -> None:
     session = essay.written()
     session.essay.claims.defer("It is slower", reason="timeout", section=1)
     session.essay.claims.override("c1", result="contested", because="I know")
@@ -743,7 +743,7 @@ def in_the_project(stay: Forestay, folder: Path) -> Session:
 
 
 @pytest.mark.req("X3-8", "S3-119", "S3-125")
-def test_an_essay_in_the_project_needs_no_folder_of_its_own(stay: Forestay, tmp_path: Path) -> None:
+def test_an_essay_in_the_project_needs_no_separate_folder(stay: Forestay, tmp_path: Path) -> None:
     folder = tmp_path / "project" / "essay"
     in_the_project(stay, folder)
     assert essays.pause_message(stay.context, "e") == (
@@ -759,7 +759,7 @@ def test_an_essay_in_the_project_needs_no_folder_of_its_own(stay: Forestay, tmp_
 
 
 @pytest.mark.req("S3-109", "S3-113", "S3-115", "S3-124")
-def test_a_state_that_its_files_contradict_is_told_when_it_is_loaded(essay: Essay) -> None:
+def test_a_state_that_contradicts_its_files_is_reported_when_loaded(essay: Essay) -> None:
     session = essay.at_sections()
     assert essays.discrepancies(session.context, session.id) == []
     (essay.folder / fields.OUTLINE).unlink()
@@ -767,7 +767,7 @@ def test_a_state_that_its_files_contradict_is_told_when_it_is_loaded(essay: Essa
     assert told == f"{fields.OUTLINE} does not exist in the session's folder"
 
 
-def test_an_adopted_essay_goes_on_with_the_same_verbs(essay: Essay, tmp_path: Path) -> None:
+def test_an_adopted_essay_continues_with_the_same_methods(essay: Essay, tmp_path: Path) -> None:
     essay.at_sections()
     write_files(essay.session.context, "it", force=True)
     with forestay.open(str(tmp_path / "elsewhere"), cwd=str(tmp_path / "project")) as other:
@@ -784,9 +784,7 @@ def test_an_adopted_essay_goes_on_with_the_same_verbs(essay: Essay, tmp_path: Pa
 
 
 @pytest.mark.req("X3-8")
-def test_after_a_major_revisit_the_essay_is_written_anew_and_nothing_is_lost(
-    essay: Essay, stay: Forestay
-) -> None:
+def test_a_major_revisit_restarts_the_essay_and_loses_nothing(essay: Essay, stay: Forestay) -> None:
     session = essay.at_paragraphs()
     session.essay.paragraph_done(1)
     session.essay.sections.start(2)
@@ -885,7 +883,7 @@ def test_after_a_minor_revisit_every_word_on_what_is_next_can_be_followed_to_the
     assert stages == [1, 2, 3, 3, 3, 4, 4, 4], "the current stage is the one that is next"
 
 
-def test_a_finished_essay_whose_revisit_is_taken_back_is_at_its_end_again(essay: Essay) -> None:
+def test_undoing_a_revisit_completes_a_finished_essay_again(essay: Essay) -> None:
     session = finished(essay)
     before = essay.file
     session.revisit.apply("1", impact="major")
@@ -895,7 +893,9 @@ def test_a_finished_essay_whose_revisit_is_taken_back_is_at_its_end_again(essay:
     assert {**after, "last_activity": before["last_activity"]} == before
     assert session.status().as_json()["phase"]["current"] == 4
     absorb_file_edits(session.context, session.id)
-    assert session.status().as_json()["phase"]["current"] == 4, "our own writing is nobody's edit"
+    assert session.status().as_json()["phase"]["current"] == 4, (
+        "our own writing is not absorbed as an edit"
+    )
 
 
 def test_a_log_line_that_a_dead_process_owed_is_written_by_the_next(
@@ -914,9 +914,7 @@ def test_a_log_line_that_a_dead_process_owed_is_written_by_the_next(
     assert log.read_text().count("claim c1 in section 1 is deferred: timeout – It rains") == 1
 
 
-def test_a_log_that_was_set_aside_is_begun_anew_by_a_line_that_comes_late(
-    essay: Essay, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_late_line_recreates_a_deleted_log(essay: Essay, monkeypatch: pytest.MonkeyPatch) -> None:
     session = essay.at_sections()
     log = essay.folder / essay_steps.FACTS
     with monkeypatch.context() as dying:
@@ -970,7 +968,7 @@ def test_an_outline_with_more_sections_than_can_be_is_refused_and_none_is_droppe
     )
 
 
-def test_work_in_a_section_that_the_outline_lost_can_be_set_aside_as_the_refusal_says(
+def test_work_in_a_section_removed_from_the_outline_can_be_set_aside_by_the_suggested_command(
     essay: Essay,
 ) -> None:
     session = essay.at_sections()
@@ -1035,7 +1033,7 @@ def test_the_name_of_the_stage_follows_a_number_that_another_program_wrote(
     "path, value",
     [("current_stage", "4"), ("status", "gone fishing"), ("stages.stage_3.sections", {"1": {}})],
 )
-def test_a_value_that_cannot_be_is_told_to_be_none_that_is_gone(
+def test_an_invalid_value_is_reported_and_removed(
     essay: Essay, clock: FakeClock, path: str, value: object
 ) -> None:
     said: list[str] = []
@@ -1067,7 +1065,7 @@ def test_a_file_that_ends_before_a_key_of_the_template_is_damaged_and_comes_back
 
 
 @pytest.mark.parametrize("path", [*PARTS, *(field.path for field in fields.FIELDS)])
-def test_a_key_of_the_template_that_somebody_took_out_comes_back_and_that_is_told(
+def test_a_removed_template_key_is_restored_and_reported(
     essay: Essay, clock: FakeClock, path: str
 ) -> None:
     said: list[str] = []
@@ -1118,7 +1116,7 @@ def test_a_key_of_the_template_that_somebody_took_out_comes_back_and_that_is_tol
         ("deferred_verifications", "none"),
     ],
 )
-def test_a_value_that_means_nothing_is_put_right_and_that_is_told(
+def test_a_meaningless_value_is_corrected_and_reported(
     essay: Essay, clock: FakeClock, path: str, value: object
 ) -> None:
     said: list[str] = []
@@ -1140,7 +1138,7 @@ def test_a_key_that_no_document_wants_stays_out(essay: Essay, clock: FakeClock) 
     assert "mood" not in essay.file
 
 
-def test_a_file_that_nobody_changes_keeps_its_gaps(essay: Essay) -> None:
+def test_gaps_in_an_unchanged_file_stay(essay: Essay) -> None:
     tree = {fields.STATE: {key: v for key, v in essay.file.items() if key != "output"}}
     assert FORMAT.put(tree, FORMAT.get(tree, Where()), Where()) == tree
 
@@ -1239,9 +1237,7 @@ def test_a_section_that_another_program_adds_has_to_be_written_too(
 
 
 @pytest.mark.req("S3-111")
-def test_a_section_that_another_program_takes_out_comes_back_as_it_was(
-    essay: Essay, clock: FakeClock
-) -> None:
+def test_a_section_removed_by_another_program_is_restored(essay: Essay, clock: FakeClock) -> None:
     essay.at_sections()
     essay.argued(1)
     listed = essay.file["stages"]["stage_3"]["sections"]

@@ -78,7 +78,7 @@ def test_an_essay_left_for_a_day_is_paused_as_of_then(stay: Forestay) -> None:
     assert session.status().status == "active" and session.status().paused_ms == 6 * HOUR
 
 
-def test_who_resumes_is_told_of_the_pause_first(stay: Forestay) -> None:
+def test_a_resume_records_the_pause_by_inactivity_first(stay: Forestay) -> None:
     said: list[str] = []
     stay.context.on_notice = said.append
     session = later(stay, essay(stay), 25 * HOUR)
@@ -95,7 +95,7 @@ def test_before_that_nothing_happens(stay: Forestay, ms: int) -> None:
     assert session.status().status == "active"
 
 
-def test_looking_records_nothing(stay: Forestay) -> None:
+def test_reading_an_inactive_session_records_nothing(stay: Forestay) -> None:
     session = later(stay, essay(stay), 8 * DAY)
     seq = session.status().seq
     assert session.lifecycle.inactivity().word == "abandoned" and session.brief()
@@ -117,9 +117,7 @@ def test_after_a_week_the_choices_are_offered_and_nothing_is_deleted(stay: Fores
     assert session.status().status == "active" and session.lifecycle.inactivity().word == "active"
 
 
-def test_other_sessions_do_not_expire_unless_a_setting_says_so(
-    tmp_path: Path, clock: FakeClock
-) -> None:
+def test_other_sessions_expire_only_by_a_setting(tmp_path: Path, clock: FakeClock) -> None:
     with opened(tmp_path, clock) as stay:
         session = later(stay, stay.start("a plain one"), 99 * DAY)
         assert session.lifecycle.inactivity().word == "active"
@@ -149,7 +147,7 @@ def test_a_session_that_someone_works_on_is_not_idle(stay: Forestay) -> None:
 
 
 @pytest.mark.parametrize("verb", ["pause", "complete", "lifecycle.abandon"])
-def test_who_says_what_becomes_of_it_is_not_contradicted(stay: Forestay, verb: str) -> None:
+def test_an_explicit_end_is_not_preceded_by_a_pause(stay: Forestay, verb: str) -> None:
     session = later(stay, essay(stay), 30 * HOUR)
     attrgetter(verb)(session)()
     assert "inactivity" not in state_of(session).core.pause_reason

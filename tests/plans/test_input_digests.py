@@ -139,7 +139,7 @@ def test_every_kind_of_change_shows(root: Path) -> None:
     ]
 
 
-def test_a_file_that_keeps_its_stamp_is_not_read_again(root: Path) -> None:
+def test_a_file_with_an_unchanged_stamp_is_not_read_again(root: Path) -> None:
     later = int(time.time() * 1000) + 10_000
     first = manifest(root, "src/**", now=lambda: later)
     assert set(first.seen) == set(first.files)
@@ -172,7 +172,7 @@ def test_too_much_to_read_is_refused(root: Path, monkeypatch: pytest.MonkeyPatch
         manifest(root, "src/**")
 
 
-def test_a_manifest_that_was_kept_reads_as_it_was(root: Path) -> None:
+def test_a_stored_manifest_parses_to_the_same_digests(root: Path) -> None:
     made = manifest(root, "**")
     assert input_digests.parse(made.data) == made.files
     assert input_digests.parse(b"[1]") == input_digests.parse(b"{") == {}
@@ -196,7 +196,7 @@ def _means(glob: list[str], path: list[str]) -> bool:
     return bool(path) and glob[0] in ("*", path[0]) and _means(glob[1:], path[1:])
 
 
-def test_a_pattern_means_what_it_says_however_its_parts_are_put_together() -> None:
+def test_patterns_match_like_the_reference_for_any_combination_of_parts() -> None:
     paths = [list(p) for n in (1, 2, 3, 4) for p in itertools.product("ab", repeat=n)]
     for length in (1, 2, 3, 4):
         for glob in itertools.product(("**", "*", "a"), repeat=length):

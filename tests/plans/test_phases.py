@@ -140,7 +140,7 @@ def test_the_plan_travels_with_the_session(place: Place, tmp_path: Path) -> None
     other.close()
 
 
-def test_a_plan_whose_content_is_gone_is_told_and_judges_nothing(
+def test_a_plan_without_content_is_reported_and_judges_nothing(
     place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     session = place.start()
@@ -366,7 +366,7 @@ def test_two_processes_cannot_both_pass_a_phase(place: Place) -> None:
 
 
 @pytest.mark.req("S1-14", "S1-139")
-def test_attempts_are_kept_when_a_phase_is_tried_again(place: Place) -> None:
+def test_attempts_stay_when_a_phase_is_retried(place: Place) -> None:
     session = place.start()
     through(session, place, 1, 1)
     session.phases.done(2, {"coverage": 65})
@@ -391,7 +391,7 @@ def test_what_has_not_failed_is_not_tried_again(place: Place) -> None:
         session.phases.retry()
 
 
-def test_a_rollback_takes_back_all_after_it_and_reopens_what_is_over(place: Place) -> None:
+def test_a_rollback_resets_later_phases_and_reopens_a_completed_session(place: Place) -> None:
     session = place.start()
     session.tasks.done("look-3")
     through(session, place, 1, 1, 1, 1, 1, 1)
@@ -504,7 +504,7 @@ def test_evidence_that_is_too_large_or_deep_is_refused_and_nothing_recorded(plac
     assert kinds(session) == before
 
 
-def test_secrets_in_evidence_are_judged_but_not_kept(tmp_path: Path) -> None:
+def test_secrets_in_evidence_are_judged_but_not_stored(tmp_path: Path) -> None:
     secret = "AKIA" + "IOSFODNN7EXAMPLE"
     gate = Gate(fields=[Field(name="key", matches="AKIA.*")])
     place = Place(tmp_path, spec_execution(phase_0=gate, phase_1=gate))
@@ -686,7 +686,7 @@ def test_a_target_without_end_leaves_room_for_the_rest(place: Place, budget: int
 
 
 @pytest.mark.parametrize("budget", [150, 200, 300, 600])
-def test_the_display_keeps_within_its_budget(place: Place, budget: int) -> None:
+def test_the_display_stays_within_its_budget(place: Place, budget: int) -> None:
     session = place.start(target="specs/my-spec", id="it")
     through(session, place, 30, 45, 72, 10, 10)
     made = session.brief(style="praxis", budget=budget, fenced=False)
@@ -695,7 +695,7 @@ def test_the_display_keeps_within_its_budget(place: Place, budget: int) -> None:
 
 
 @pytest.mark.req("S1-11")
-def test_a_new_process_is_told_where_the_work_was(place: Place) -> None:
+def test_a_new_process_sees_where_the_work_was(place: Place) -> None:
     session = place.start()
     through(session, place, 10)
     session.tasks.start("1.1")
@@ -707,7 +707,7 @@ def test_a_new_process_is_told_where_the_work_was(place: Place) -> None:
     assert "app.py: created" in told or "app.py: modified" in told
 
 
-def test_the_briefing_tells_failed_attempts_with_evidence_and_issue(place: Place) -> None:
+def test_the_briefing_lists_failed_attempts_with_evidence_and_issue(place: Place) -> None:
     session = place.start()
     session.phases.fail(0, {"tasks": 0}, issue="too vague")
     told = session.brief(fenced=False).text
@@ -774,7 +774,7 @@ def praxis_file(place: Place) -> dict[str, Any]:
 
 
 @pytest.mark.req("S1-4", "S1-6", "S1-14", "S1-15", "S1-16", "S1-18")
-def test_the_file_of_the_document_says_what_the_session_does(place: Place) -> None:
+def test_the_session_file_equals_the_session(place: Place) -> None:
     session = place.start(target="specs/my-spec", formats=["praxis"])
     first = praxis_file(place)
     assert first["workflow_structure"] == {
@@ -827,9 +827,7 @@ def test_other_layouts_get_the_plan_too(place: Place) -> None:
     assert "foreign.edited" not in kinds(place.again(session))
 
 
-def test_a_session_adopted_from_a_file_has_a_gate_that_lets_everything_pass(
-    place: Place, tmp_path: Path
-) -> None:
+def test_a_session_adopted_from_a_file_has_a_permissive_gate(place: Place, tmp_path: Path) -> None:
     session = place.start(target="specs/my-spec", formats=["praxis"])
     through(session, place, 30, 45)
     other = tmp_path / "elsewhere"

@@ -62,7 +62,7 @@ def word(session: Session) -> str:
     return one.state
 
 
-def test_what_ran_is_kept_with_how_it_ended(session: Session) -> None:
+def test_a_command_is_stored_with_its_result(session: Session) -> None:
     body = ran(session, "sh", "-c", "echo all is well", inputs=["src/**"], name="works")
     assert (body.proof, body.exit, body.tail, body.globs) == ("works", 0, "all is well", ["src/**"])
     assert body.argv == ["sh", "-c", "echo all is well"] and body.files == 1
@@ -77,7 +77,7 @@ def test_a_failure_is_recorded_like_a_success(session: Session) -> None:
     assert (one.state, one.holds) == ("failed", False)
 
 
-def test_without_inputs_nobody_knows_when_it_goes_stale(session: Session, project: Path) -> None:
+def test_a_proof_without_inputs_never_becomes_stale(session: Session, project: Path) -> None:
     ran(session, "true")
     (project / "src/a.py").write_text("two")
     assert word(session) == "passed"
@@ -112,7 +112,7 @@ def test_a_change_of_its_inputs_makes_it_stale(
     assert word(session) == "stale"
 
 
-def test_a_change_that_is_taken_back_leaves_it_fresh(session: Session, project: Path) -> None:
+def test_a_reverted_change_leaves_a_proof_fresh(session: Session, project: Path) -> None:
     ran(session, "true", inputs=["src/**"])
     (project / "src/a.py").write_text("two")
     (project / "src/a.py").write_text("one")
@@ -159,7 +159,7 @@ def test_again_has_a_timeout_of_its_own(session: Session) -> None:
     assert getattr(event.body, "timed_out", False)
 
 
-def test_what_cannot_be_run_again_keeps_nothing_else_from_it(session: Session) -> None:
+def test_a_proof_that_cannot_be_run_again_does_not_block_others(session: Session) -> None:
     ran(session, "false", "--password", "hunter22x9")
     ran(session, "false", name="other")
     again = session.proofs.run_again()
@@ -179,7 +179,7 @@ def test_it_is_run_again_in_the_folder_it_was_run_in(tmp_path: Path, project: Pa
         assert getattr(event.body, "tail", "") == "a.py"
 
 
-def test_secrets_are_taken_out_of_what_is_kept(session: Session) -> None:
+def test_secrets_are_removed_before_storing(session: Session) -> None:
     heard: list[bytes] = []
     body = ran(session, "sh", "-c", f"echo token {SECRET}", sink=heard.append)
     assert SECRET.encode() in b"".join(heard), "what the user sees is what the command printed"
@@ -188,7 +188,7 @@ def test_secrets_are_taken_out_of_what_is_kept(session: Session) -> None:
     assert body.output == clean.output, "the digest is of what is left"
 
 
-def test_a_secret_among_the_words_is_taken_out_and_keeps_it_from_running_again(
+def test_a_command_with_a_secret_is_redacted_and_cannot_be_run_again(
     session: Session,
 ) -> None:
     body = ran(session, "echo", "--password", "hunter22x9")
@@ -197,13 +197,15 @@ def test_a_secret_among_the_words_is_taken_out_and_keeps_it_from_running_again(
         list(session.proofs.run_again(all=True))
 
 
-def test_binary_output_is_kept_as_text(session: Session) -> None:
+def test_binary_output_is_stored_as_text(session: Session) -> None:
     body = python(session, "import sys\nsys.stdout.buffer.write(bytes(range(256)) * 40 + b'end')")
     assert body.exit == 0 and body.tail.endswith("end") and body.printed == 256 * 40 + 3
     assert session.verify().ok
 
 
-def test_of_a_flood_the_end_is_kept(session: Session, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_end_of_a_long_output_is_stored(
+    session: Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(run_command, "HEAD", 1000)
     body = python(session, f"print('x\\n' * 100_000 + '{SECRET} was the last line')")
     assert body.tail.endswith("was the last line") and SECRET not in body.tail
@@ -248,7 +250,9 @@ def test_a_proof_is_for_the_phase_at_work_unless_one_is_named(session: Session) 
     assert prove.observed(session._recorder, "phase-1")[0] == {"a": True, "b": False}
 
 
-def test_gates_are_told_how_each_ended_and_which_are_stale(session: Session, project: Path) -> None:
+def test_gates_see_how_each_proof_ended_and_which_are_stale(
+    session: Session, project: Path
+) -> None:
     ran(session, "true", name="lint", inputs=["src/**"])
     ran(session, "false", name="tests")
     assert prove.observed(session._recorder, "phase-1") == (
@@ -306,7 +310,7 @@ def test_layouts_show_it_as_a_command(session: Session, project: Path) -> None:
     assert "exit 2" in history and session.status().seq == 3
 
 
-def test_an_exported_proof_takes_its_inputs_along(session: Session, tmp_path: Path) -> None:
+def test_an_exported_proof_includes_its_inputs(session: Session, tmp_path: Path) -> None:
     body = ran(session, "true", inputs=["src/**"])
     session.export(str(tmp_path / "it.fspack"))
     with forestay.open(
@@ -316,7 +320,7 @@ def test_an_exported_proof_takes_its_inputs_along(session: Session, tmp_path: Pa
         assert stay.context.store.blob(body.blob) and word(stay.session(session.id)) == "fresh"
 
 
-def test_a_briefing_tells_what_holds_and_what_does_not(session: Session, project: Path) -> None:
+def test_a_briefing_lists_which_proofs_hold(session: Session, project: Path) -> None:
     ran(session, "true", name="ok", inputs=["src/**"])
     ran(session, "false", name="bad")
     brief = session.brief(fenced=False)
@@ -327,7 +331,7 @@ def test_a_briefing_tells_what_holds_and_what_does_not(session: Session, project
     assert "its inputs changed since it passed" in brief.text and "stale" in brief.attention
 
 
-def test_a_briefing_does_not_look_at_more_than_it_may(session: Session, project: Path) -> None:
+def test_a_briefing_checks_no_more_files_than_its_limit(session: Session, project: Path) -> None:
     for number in range(201):
         (project / f"src/{number}.py").write_text("x")
     ran(session, "true", name="big", inputs=["src/**"])
@@ -379,7 +383,7 @@ def test_two_at_once_under_one_key_run_their_command_once(
     assert not list((tmp_path / "home/proving").iterdir())
 
 
-def test_who_waits_too_long_for_the_same_key_is_told_that_it_is_under_way(
+def test_waiting_too_long_for_the_same_key_raises_busy(
     session: Session, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(prove, "_PATIENCE", 0.0)
@@ -393,7 +397,7 @@ def test_who_waits_too_long_for_the_same_key_is_told_that_it_is_under_way(
     assert ran(session, "true", name="quick", key="k").exit == 0
 
 
-def test_whoever_held_the_session_still_does_after_a_proof(session: Session) -> None:
+def test_this_process_still_holds_the_session_after_a_proof(session: Session) -> None:
     ran(session, "true")
     (held,) = [holder for holder, _ in session.context.workspace.holders(session.id)]
     assert held.doing == ""
@@ -409,7 +413,7 @@ phases:
 """
 
 
-def test_a_gate_that_wants_to_have_seen_it_takes_no_claim_and_no_stale_proof(
+def test_a_gate_with_observed_evidence_accepts_no_claim_and_no_stale_proof(
     stay: Forestay, project: Path
 ) -> None:
     (project / "gated.yaml").write_text(GATED)
@@ -430,7 +434,7 @@ def test_a_gate_that_wants_to_have_seen_it_takes_no_claim_and_no_stale_proof(
     assert seen == [True, False], "proven is what was seen and not said"
 
 
-def test_the_briefing_says_of_a_proof_that_was_ended_that_it_was(session: Session) -> None:
+def test_the_briefing_reports_an_interrupted_proof(session: Session) -> None:
     session.proofs.run(["sleep", "20"], name="left", stop=lambda: True)
     session.proofs.run(["sleep", "20"], name="slow", timeout=0.05)
     told = session.brief().text

@@ -126,7 +126,7 @@ def kinds(session: Session) -> list[str]:
 
 
 @pytest.mark.req("S3-147")
-def test_looking_changes_nothing(plain: Session, project: Path) -> None:
+def test_a_preview_changes_nothing(plain: Session, project: Path) -> None:
     (project / "1.md").write_text("something else altogether, all of it\n")
     before = (kinds(plain), names(project), statuses(plain))
     found = plain.revisit.preview("t1").assessment
@@ -135,7 +135,7 @@ def test_looking_changes_nothing(plain: Session, project: Path) -> None:
     assert (kinds(plain), names(project), statuses(plain)) == before
 
 
-def test_major_archives_what_came_after_and_begins_anew(plain: Session, project: Path) -> None:
+def test_a_major_revisit_archives_later_work_and_restarts_it(plain: Session, project: Path) -> None:
     (project / "1.md").write_text("something else altogether, all of it\n")
     _, event = plain.revisit.apply("t1", because="it was wrong")
     assert (getattr(event.body, "impact", ""), getattr(event.body, "because", "")) == (
@@ -312,7 +312,7 @@ def test_a_chore_that_comes_late_leaves_new_work_alone(
     assert (project / "2.v1.md").read_text() == "what task 2 made\n"
 
 
-def test_a_chore_that_fails_is_told_and_tried_again(
+def test_file_work_that_fails_is_reported_and_retried(
     plain: Session, project: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from forestay.base import files
@@ -410,7 +410,7 @@ def test_a_reworded_thesis_only_flags_later_stages(essay: tuple[Session, Path]) 
     assert names(folder) == before | {"stage-1-thesis.v1.md"}
 
 
-def test_undo_takes_the_entry_out_of_the_log_again(essay: tuple[Session, Path]) -> None:
+def test_undo_removes_the_log_entry(essay: tuple[Session, Path]) -> None:
     session, folder = essay
     before = names(folder)
     session.revisit.apply("1", impact="major")
@@ -424,7 +424,7 @@ def test_undo_takes_the_entry_out_of_the_log_again(essay: tuple[Session, Path]) 
     assert "foreign.edited" not in kinds(session)
 
 
-def test_an_edit_of_the_file_that_a_chore_writes_into_is_taken_up_all_the_same(
+def test_an_edit_of_a_file_with_pending_work_is_absorbed(
     essay: tuple[Session, Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     session, folder = essay
@@ -444,7 +444,7 @@ def test_an_edit_of_the_file_that_a_chore_writes_into_is_taken_up_all_the_same(
     assert "foreign.edited" in kinds(session)
 
 
-def test_a_revisit_that_a_file_tells_of_is_not_the_one_that_is_taken_back(
+def test_undo_ignores_a_revisit_absorbed_from_a_file(
     essay: tuple[Session, Path],
 ) -> None:
     session, folder = essay
@@ -460,7 +460,7 @@ def test_a_revisit_that_a_file_tells_of_is_not_the_one_that_is_taken_back(
     assert [entry["reason"] for entry in state_of(folder)["revision_history"]] == ["theirs"]
 
 
-def test_where_only_files_tell_of_revisits_there_is_none_to_take_back(
+def test_a_revisit_absorbed_from_a_file_cannot_be_undone(
     essay: tuple[Session, Path],
 ) -> None:
     session, folder = essay
@@ -527,7 +527,7 @@ def report(stay: Forestay, project: Path) -> Session:
 
 
 @pytest.mark.req("S3-134", "S3-141", "S3-142")
-def test_what_a_phase_made_is_kept_when_it_passes_and_compared_on_a_revisit(
+def test_outputs_of_a_passed_phase_are_stored_and_compared_on_a_revisit(
     report: Session, project: Path
 ) -> None:
     assert report.revisit.preview("1").assessment.reasons == ["notes/sources.md is as it was"]
@@ -542,14 +542,14 @@ def test_what_a_phase_made_is_kept_when_it_passes_and_compared_on_a_revisit(
     assert not (project / "report.md").exists() and (project / "report.v1.md").exists()
 
 
-def test_an_output_that_is_as_it_was_is_not_kept_twice(report: Session) -> None:
+def test_an_unchanged_output_is_not_stored_twice(report: Session) -> None:
     report.phases.rollback(1)
     before = [line.event.kind for line in report.log()].count("artifact.saved")
     assert report.phases.done(1).outputs == {"notes/sources.md": "as it was"}
     assert [line.event.kind for line in report.log()].count("artifact.saved") == before == 2
 
 
-def test_a_failed_attempt_keeps_no_output(stay: Forestay, project: Path) -> None:
+def test_a_failed_attempt_stores_no_output(stay: Forestay, project: Path) -> None:
     (project / "w.yaml").write_text(
         "workflow: w\nphases: [{name: A, outputs: [a.md], evidence: {ok: true}}]\n"
     )
@@ -559,7 +559,7 @@ def test_a_failed_attempt_keeps_no_output(stay: Forestay, project: Path) -> None
     assert session.phases.done(1, {"ok": True}).outputs == {"a.md": "kept"}
 
 
-def test_outputs_that_cannot_be_kept_are_told_and_stop_nobody(
+def test_outputs_that_cannot_be_stored_are_reported_and_block_nothing(
     stay: Forestay, project: Path
 ) -> None:
     names = ["secret.md", "folder", "link.md"]
@@ -617,7 +617,7 @@ def test_a_file_in_a_form_of_its_own_is_compared_by_its_words(name: str) -> None
     assert assess_change(name, old, new, likeness) is None
 
 
-def test_looking_costs_the_same_whatever_the_length_of_the_journal(
+def test_a_preview_does_not_read_the_events(
     report: Session, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def never(*_: object, **__: object) -> Iterator[object]:

@@ -42,7 +42,7 @@ def gone(pid: int) -> bool:
     return not is_alive(pid)
 
 
-def test_what_a_command_prints_on_both_streams_is_heard_in_order() -> None:
+def test_output_of_both_streams_is_read_in_order() -> None:
     heard: list[bytes] = []
     ended = run("sh", "-c", "echo out; echo err >&2; exit 3", sink=heard.append)
     assert (ended.exit, ended.head, b"".join(heard)) == (3, b"out\nerr\n", b"out\nerr\n")
@@ -97,7 +97,7 @@ def test_what_its_children_do_to_stay_does_not_help_them() -> None:
     assert ended.timed_out and gone(int(ended.head.split()[0]))
 
 
-def test_a_process_left_behind_keeps_nobody_waiting() -> None:
+def test_a_background_process_does_not_delay_the_result() -> None:
     began = time.monotonic()
     ended = run("sh", "-c", "sleep 600 & echo $!")
     assert ended.exit == 0 and time.monotonic() - began < 60
@@ -125,14 +125,14 @@ def test_of_a_flood_only_the_beginning_and_the_end_are_held() -> None:
     assert ended.head.startswith(b"0000000\n") and ended.tail.endswith(b"0000199\n")
 
 
-def test_one_that_is_no_longer_wanted_is_ended_and_told() -> None:
+def test_a_stopped_command_is_ended_and_recorded() -> None:
     ends = time.monotonic() + QUICK
     ended = run("sleep", "60", stop=lambda: time.monotonic() > ends)
     assert ended.interrupted and ended.exit == 128 + signal.SIGTERM
     assert ended.duration_ms < 20_000
 
 
-def test_an_interrupt_is_passed_on_and_told(tmp_path: Path) -> None:
+def test_an_interrupt_is_passed_on_and_recorded(tmp_path: Path) -> None:
     ready = tmp_path / "ready"
     code = "import signal,sys,time\nsignal.signal(2, lambda *_: sys.exit(9))\n"
     code += f"open({str(ready)!r},'w').close()\ntime.sleep(600)"

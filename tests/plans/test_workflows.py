@@ -35,7 +35,7 @@ def put(root: Path, name: str, text: str) -> Path:
 # -- names -------------------------------------------------------------------------------------
 
 
-def test_a_name_is_looked_for_in_the_project_before_what_is_built_in(root: Path) -> None:
+def test_workflows_of_the_project_come_before_built_in_ones(root: Path) -> None:
     assert workflows.find("feature", str(root)).source == "feature (built in)"
     put(root, "feature.yaml", "{workflow: feature, phases: [Ours]}")
     found = workflows.find("feature", str(root))
@@ -69,7 +69,7 @@ def test_a_faulty_workflow_is_not_begun_with(root: Path) -> None:
     assert caught.value.hint == f"see them all: forestay workflow check {path}"
 
 
-def test_a_file_must_be_called_what_it_says_it_is(root: Path) -> None:
+def test_a_file_name_must_equal_the_workflow_name(root: Path) -> None:
     put(root, "a.yaml", "workflow: b")
     with pytest.raises(Damaged, match="its name is b, but its file is called a"):
         workflows.find("a", str(root))
@@ -81,7 +81,7 @@ def test_a_name_cannot_lead_anywhere_else(root: Path, name: str) -> None:
         workflows.find(name, str(root))
 
 
-def test_an_unknown_name_is_told_with_the_one_that_was_meant(root: Path) -> None:
+def test_an_unknown_name_is_refused_with_a_suggestion(root: Path) -> None:
     with pytest.raises(InvalidInput, match="no workflow essai") as caught:
         workflows.find("essai", str(root))
     assert caught.value.hint == "did you mean essay?"
@@ -153,7 +153,7 @@ def test_what_the_example_leaves_commented_out_is_right_as_well(root: Path) -> N
     assert found.workflow.total is None and found.workflow.expiry.abandon_hours == 168
 
 
-def test_a_copy_keeps_the_comments_and_changes_the_name(root: Path) -> None:
+def test_a_copied_workflow_has_the_comments_and_the_new_name(root: Path) -> None:
     path = Path(workflows.new("mine", str(root), origin="spec-execution"))
     assert path.read_text().startswith("# A specification carried out")
     made, was = workflows.find("mine", str(root)), workflows.find("spec-execution", str(root))
@@ -161,7 +161,7 @@ def test_a_copy_keeps_the_comments_and_changes_the_name(root: Path) -> None:
     assert [phase.name for phase in made.phases] == [phase.name for phase in was.phases]
 
 
-def test_a_new_one_never_takes_the_place_of_another(root: Path) -> None:
+def test_a_new_workflow_never_replaces_another(root: Path) -> None:
     path = put(root, "mine.yaml", "workflow: mine")
     with pytest.raises(InvalidInput, match="already"):
         workflows.new("mine", str(root))
@@ -252,7 +252,7 @@ def test_a_folder_of_praxis_is_a_workflow(root: Path) -> None:
 
 
 @pytest.mark.req("X1-8")
-def test_a_gate_of_praxis_asks_for_types_and_tells_its_rules(root: Path) -> None:
+def test_a_praxis_gate_checks_types_and_shows_its_rules(root: Path) -> None:
     folder = praxis(root, METADATA, {0: GATE})
     checked = workflows.check(str(folder), str(root))
     assert checked.workflow is not None
@@ -324,7 +324,7 @@ def test_the_first_phase_is_the_one_that_has_a_folder(
         ({"total_phases": "many"}, "bad-total"),
     ],
 )
-def test_a_faulty_definition_of_praxis_is_told(
+def test_a_faulty_praxis_definition_is_reported(
     root: Path, change: dict[str, Any], code: str
 ) -> None:
     folder = praxis(root, {**METADATA, **change})
@@ -363,7 +363,7 @@ def test_an_odd_gate_file_is_read_as_far_as_it_goes(root: Path, gate: str) -> No
     assert all(field.name for phase in made.phases if phase.gate for field in phase.gate.fields)
 
 
-def test_a_part_of_a_gate_file_that_asks_for_nothing_is_told_by_line(root: Path) -> None:
+def test_a_part_of_a_gate_file_without_effect_is_reported_by_line(root: Path) -> None:
     gate = "evidence_schema: [a]\nvalidators: 3\ncheckpoint: x\ncross_field_validation: {a: 1}\n"
     folder = praxis(root, METADATA, {0: gate, 1: "evidence_schema:\n  a: {type: list}\n  b: 3\n"})
     told = workflows.check(str(folder)).findings
@@ -371,7 +371,7 @@ def test_a_part_of_a_gate_file_that_asks_for_nothing_is_told_by_line(root: Path)
     assert sorted(each.line for each in told) == [1, 2, 3, 3, 4]
 
 
-def test_very_many_faults_are_told_soon(root: Path) -> None:
+def test_very_many_faults_are_reported_quickly(root: Path) -> None:
     path = put(root, "x.yaml", "workflow: x\n" + "".join(f"k{n}: 1\n" for n in range(20_000)))
     began = time.perf_counter()
     assert len(workflows.check(str(path)).findings) == 100

@@ -55,7 +55,7 @@ def codes(text: str | bytes) -> list[tuple[str, int]]:
     return [(each.code, each.line) for each in yaml_definition.read(data, "x.yaml")[1]]
 
 
-def test_every_form_that_is_short_means_the_long_one() -> None:
+def test_every_short_form_equals_its_long_form() -> None:
     short = """
 workflow: release
 version: 2
@@ -277,7 +277,7 @@ def test_the_reader_sees_what_no_schema_can(text: str, found: list[tuple[str, in
         (b"x" * 600_000, "too-large", 0),
     ],
 )
-def test_what_is_no_yaml_is_told_by_line(data: bytes, code: str, line: int) -> None:
+def test_invalid_yaml_is_reported_by_line(data: bytes, code: str, line: int) -> None:
     assert codes(data) == [(code, line)]
 
 
@@ -286,7 +286,7 @@ def test_strict_without_a_gate_is_remarked_and_no_error() -> None:
     assert codes(text) == [("no-gate", 4)] and read(text).phases[0].gate is None
 
 
-def test_a_slip_is_told_with_what_was_probably_meant() -> None:
+def test_a_typing_error_is_reported_with_a_suggestion() -> None:
     found = yaml_definition.read((HEAD + "    evidence: {x: integr}").encode(), "x.yaml")[1]
     assert found[0].what == "there is no type integr; integer?"
     found = yaml_definition.read(b"workflow: a\nphase: []", "x.yaml")[1]

@@ -718,7 +718,7 @@ def test_recorded_edit_is_not_reported_as_residue(make: Make) -> None:
     assert edited.residue == "" and "Theirs" in project.titles()
 
 
-def test_tasks_that_are_done_are_not_tried_one_by_one(make: Make, tries: list[object]) -> None:
+def test_many_completed_tasks_are_compared_quickly(make: Make, tries: list[object]) -> None:
     project = make("craft")
     for n in range(60):
         project.session.tasks.add(f"Task {n}", id=f"t{n}")
@@ -963,7 +963,7 @@ def test_decision_reworded_in_one_file_is_reworded_in_the_other(
 
 
 @pytest.mark.parametrize("format_id", ["craft", "orchestrator"])
-def test_another_decision_of_the_same_time_is_not_the_one_that_went(
+def test_new_decision_with_the_time_of_a_removed_one_is_another_decision(
     make: Make, format_id: str
 ) -> None:
     project = make(format_id)
@@ -975,7 +975,7 @@ def test_another_decision_of_the_same_time_is_not_the_one_that_went(
     assert left(project) == ["decisions: Keep the session in a cookie was removed"]
 
 
-def test_secrets_make_no_decision_another_one_in_other_words(make: Make) -> None:
+def test_two_decisions_with_redacted_secrets_stay_two_decisions(make: Make) -> None:
     project = make("craft")
     project.session.decide("Log in with PASSWORD=hunter2hunter2", because="so")
     project.edit(replaced("craft", "Deploy by ghp_abcdefghijklmnopqrstuvwxyz0123456789"))
@@ -1124,7 +1124,7 @@ TAMED = {
 
 
 @pytest.mark.parametrize("text", TAMED.values(), ids=list(TAMED))
-def test_text_that_the_journal_tames_is_not_rewritten_in_the_file(make: Make, text: str) -> None:
+def test_text_that_the_journal_cleans_is_not_rewritten_in_the_file(make: Make, text: str) -> None:
     project = make("orchestrator")
     project.edit(lambda v: v["pending_tasks"].append(text))
     project.session.note("one")
@@ -1389,7 +1389,7 @@ def test_name_and_description_of_a_plan_stay_when_tasks_are_added(make: Make, te
     assert (feature["name"], feature["description"]) == (text, f"!{text}")
 
 
-def test_files_that_a_task_made_before_it_is_done_stay(make: Make) -> None:
+def test_artifacts_of_an_open_task_stay_in_the_plan(make: Make) -> None:
     project = make(AI_SESSION)
     plan = project.ai("implementation-plan.yaml")
     first = {"task_id": "t1", "description": "First", "status": "pending", "artifacts": ["a.md"]}
@@ -1411,7 +1411,7 @@ def test_files_that_a_task_made_before_it_is_done_stay(make: Make) -> None:
 
 
 @pytest.mark.parametrize("format_id", ALL)
-def test_writing_again_with_nothing_new_touches_no_file(make: Make, format_id: str) -> None:
+def test_second_write_without_a_change_writes_no_file(make: Make, format_id: str) -> None:
     project = make(format_id)
     project.session.tasks.add("First", id="t1")
     project.session.record.command("pytest")
@@ -1493,7 +1493,7 @@ def test_unknown_key_added_during_a_write_is_not_lost(
     assert leftovers(project.folder) == []
 
 
-def test_garbage_in_the_very_moment_of_writing_is_put_back(
+def test_garbage_written_during_a_write_is_moved_back(
     make: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     project = with_tasks(make)

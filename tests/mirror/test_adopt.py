@@ -100,9 +100,7 @@ def begun_with_files(stay: Forestay, project: Path) -> None:
     session.pause()
 
 
-def test_files_of_a_session_that_came_from_elsewhere_are_its_own(
-    stay: Forestay, project: Path
-) -> None:
+def test_files_of_a_synced_session_are_bound_to_it(stay: Forestay, project: Path) -> None:
     begun_with_files(stay, project)
     there = elsewhere(stay, project)
     (row,) = there.list()
@@ -132,7 +130,7 @@ def test_session_with_files_is_not_compared_with_other_files(
 
 
 @pytest.mark.parametrize("kind", ["craft", "orchestrator"])
-def test_files_that_say_something_else_than_a_session_that_came_are_another(
+def test_files_that_differ_from_a_synced_session_are_another_session(
     stay: Forestay, project: Path, kind: str
 ) -> None:
     (binding,) = stay.start("Add login", formats=[kind]).files.list()
@@ -383,7 +381,7 @@ ODD = [(kind, word) for kind, (_, _, words) in TOLD.items() for word in words.sp
 
 
 @pytest.mark.parametrize("kind, word", ODD)
-def test_times_that_no_event_can_say_stay_in_their_file(
+def test_times_without_an_event_stay_in_their_file(
     stay: Forestay, project: Path, kind: str, word: str
 ) -> None:
     fill(project, kinds=[kind])
@@ -553,7 +551,7 @@ def test_empty_essay_file_makes_no_session(stay: Forestay, project: Path) -> Non
     assert (one.outcome, one.session) == ("unreadable", "") and not stay.list(all=True)
 
 
-def test_twice_is_once(stay: Forestay, project: Path) -> None:
+def test_adopting_twice_has_the_effect_of_once(stay: Forestay, project: Path) -> None:
     fill(project)
     first = list(stay.files.adopt())
     seqs = {one.session: len(list(stay.session(one.session).log())) for one in first}
@@ -1349,7 +1347,9 @@ def test_moved_project_keeps_a_session_chosen_after_the_move(
         assert moved.current().id == other
 
 
-def test_files_whose_folder_is_still_there_were_not_moved(stay: Forestay, tmp_path: Path) -> None:
+def test_copied_files_whose_source_folder_exists_were_not_moved(
+    stay: Forestay, tmp_path: Path
+) -> None:
     stated: list[str] = []
     stay.context.on_notice = stated.append
     session, new = moved_essay(stay, tmp_path)

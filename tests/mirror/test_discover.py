@@ -68,7 +68,7 @@ def test_quick_scan_finds_sessions_in_the_folders_of_their_formats(
 
 
 @pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != "ai-session"])
-def test_file_that_is_no_session_in_the_place_of_one_is_reported(
+def test_file_in_place_of_a_session_that_is_none_is_reported(
     stay: Forestay, project: Path, kind: str
 ) -> None:
     path = project / MAIN[kind]
@@ -344,7 +344,7 @@ def test_findings_have_line_place_and_requirement(stay: Forestay, project: Path)
     assert (finding.line, finding.file, finding.requirement[:3]) == (at, str(path), "S4-")
 
 
-def test_definitions_of_workflows_say_how_many_phases_there_are(
+def test_number_of_phases_comes_from_the_definition_of_the_workflow(
     stay: Forestay, project: Path
 ) -> None:
     fill(project, kinds=["praxis"])
@@ -538,7 +538,7 @@ def _quick(act: Callable[[], object]) -> None:
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("what", ["folder", "pipe", "link", "dead link", "loop", "1 GB"])
-def test_wrong_file_type_in_the_place_of_a_file_is_reported(
+def test_irregular_file_in_place_of_a_session_file_is_reported(
     stay: Forestay, project: Path, tmp_path: Path, kind: str, what: str
 ) -> None:
     fill(project, kinds=[kind])

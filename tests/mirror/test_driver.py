@@ -21,12 +21,12 @@ from tests.mirror.driver import walk
 
 
 @pytest.mark.parametrize("seed", range(10))
-def test_nothing_is_lost_or_doubled_on_a_walk(tmp_path: Path, seed: int) -> None:
+def test_random_edits_lose_and_duplicate_nothing(tmp_path: Path, seed: int) -> None:
     walk(tmp_path, seed, 30)
 
 
 @pytest.mark.soak
-def test_nothing_is_lost_or_doubled_on_many_walks(
+def test_many_random_edits_lose_and_duplicate_nothing(
     tmp_path: Path, soak_seconds: float, tell: Callable[[str], None]
 ) -> None:
     first = seed = new_seed()

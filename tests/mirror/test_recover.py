@@ -64,7 +64,9 @@ def examined(stay: Forestay, path: Path, choose: str = "") -> Case:
 
 
 @pytest.mark.parametrize("is_torn", [True, False])
-def test_bound_files_come_back_with_what_only_they_tell(stay: Forestay, is_torn: bool) -> None:
+def test_restored_bound_files_have_the_content_that_only_they_had(
+    stay: Forestay, is_torn: bool
+) -> None:
     session = stay.start("Ship it", workflow="spec-execution", formats=["praxis"])
     session.phases.fail(0, issue="not yet")
     session.phases.done(0, override=True, because="seen to")
@@ -82,7 +84,7 @@ def test_bound_files_come_back_with_what_only_they_tell(stay: Forestay, is_torn:
 @pytest.mark.req("S0-86")
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("harm", ["torn", "gone", "folder"])
-def test_bound_files_come_back_from_the_journal(stay: Forestay, kind: str, harm: str) -> None:
+def test_bound_files_are_restored_from_the_journal(stay: Forestay, kind: str, harm: str) -> None:
     session = a_session(stay)
     path = main_file(session, kind)
     whole = path.read_bytes()
@@ -198,7 +200,7 @@ def test_file_restored_to_the_archive_is_reported_with_its_path(stay: Forestay) 
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_folders_that_are_gone_come_back(stay: Forestay, kind: str) -> None:
+def test_missing_folders_are_created_again(stay: Forestay, kind: str) -> None:
     session = a_session(stay)
     path = main_file(session, kind)
     whole = path.read_bytes()
@@ -345,9 +347,7 @@ def test_restore_writes_the_files_of_one_format_again(stay: Forestay) -> None:
     assert session.files.restore() == []
 
 
-def test_while_git_is_in_the_middle_of_something_nothing_is_restored(
-    stay: Forestay, project: Path
-) -> None:
+def test_files_are_not_restored_during_a_git_operation(stay: Forestay, project: Path) -> None:
     session = a_session(stay)
     (project / ".git").mkdir()
     (project / ".git" / "HEAD").write_text("ref: refs/heads/main\n")
@@ -622,7 +622,7 @@ def test_missing_state_is_made_from_the_last_line_of_the_log(stay: Forestay, pro
     )
 
 
-def test_keys_that_no_layout_knows_survive_a_recovery(stay: Forestay, project: Path) -> None:
+def test_unknown_keys_survive_a_recovery(stay: Forestay, project: Path) -> None:
     fill(project)
     path = project / CRAFT
     value = {"mine": {"a": 1}, **json.loads(path.read_text())}
@@ -633,9 +633,7 @@ def test_keys_that_no_layout_knows_survive_a_recovery(stay: Forestay, project: P
     assert again["session_id"] == value["session_id"]
 
 
-def test_nothing_that_can_be_read_leaves_the_choice_to_the_user(
-    stay: Forestay, project: Path
-) -> None:
+def test_unreadable_file_leaves_the_choice_to_the_user(stay: Forestay, project: Path) -> None:
     fill(project)
     path = project / CRAFT
     path.write_bytes(b"\0" * 64)
@@ -831,7 +829,7 @@ def test_level_2_uses_the_artifacts(stay: Forestay, essay: Path) -> None:
 
 
 @pytest.mark.req("S3-105", "S3-106", "S3-107", "S3-108")
-def test_level_3_asks_where_to_resume_and_begins_there(stay: Forestay, essay: Path) -> None:
+def test_level_3_asks_where_to_resume_and_resumes_there(stay: Forestay, essay: Path) -> None:
     essay.write_text("stages: [")
     essay.with_name("notes.md").write_text("some notes")
     case = examined(stay, essay.parent)

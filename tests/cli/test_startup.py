@@ -90,7 +90,8 @@ def test_a_briefing_loads_nothing_heavy_but_msgspec(session: Cli, argv: list[str
 
 @pytest.mark.parametrize("argv", [["start", "another"], ["pause"], ["resume"]])
 def test_session_without_bound_files_loads_no_format(session: Cli, argv: list[str]) -> None:
-    assert not {name for name in loaded(*argv) if name.startswith("forestay.formats.")}
+    formats = {name for name in loaded(*argv) if name.startswith("forestay.formats.")}
+    assert formats <= {"forestay.formats.registry"}  # a table of names only
 
 
 @pytest.mark.parametrize("argv", [["--version"], ["--help"]])

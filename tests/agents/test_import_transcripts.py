@@ -103,7 +103,7 @@ def test_imported_content_is_unconfirmed(stay: Forestay, transcripts: Path) -> N
     assert "make sail [failure]" in text and "a.py: created" in text
 
 
-def test_adopting_twice_has_the_effect_of_once(stay: Forestay, transcripts: Path) -> None:
+def test_importing_twice_has_the_effect_of_once(stay: Forestay, transcripts: Path) -> None:
     [first] = import_from(stay, transcripts)
     [again] = import_from(stay, transcripts)
     assert (again.outcome, again.events, again.session) == ("known", 0, first.session)

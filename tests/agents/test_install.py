@@ -114,7 +114,7 @@ def test_other_settings_stay_byte_for_byte(name: str, places: Places) -> None:
 
 
 @pytest.mark.parametrize(("name", "scope"), EVERYWHERE)
-def test_adopting_twice_has_the_effect_of_once(name: str, scope: str, places: Places) -> None:
+def test_installing_twice_has_the_effect_of_once(name: str, scope: str, places: Places) -> None:
     _install(name, scope, places)
     assert install.plan_install(name, scope, places).changes == []
 

@@ -638,39 +638,29 @@ _REPORT = "this is a fault of Forestay: look closer with: forestay doctor"
 _SIGNS_OF_DAMAGE = ("no such table", "no such column", "Could not decode to UTF-8")
 _UNKNOWN: tuple[type[ForestayError], str] = (StoreFailed, "look closer with: forestay doctor")
 
-MEANING: dict[int, tuple[type[ForestayError], str]] = {
-    sqlite3.SQLITE_BUSY: (Busy, "try again"),
-    sqlite3.SQLITE_LOCKED: (Busy, "try again"),
-    sqlite3.SQLITE_PROTOCOL: (Busy, "try again"),
-    sqlite3.SQLITE_READONLY: (ReadOnly, _RIGHTS),
-    sqlite3.SQLITE_READONLY_DBMOVED: (StoreFailed, "it was moved; run it again"),
-    sqlite3.SQLITE_PERM: (ReadOnly, _RIGHTS),
-    sqlite3.SQLITE_AUTH: (ReadOnly, _RIGHTS),
-    sqlite3.SQLITE_FULL: (StoreFailed, "free some space, then run the command again: df -h"),
-    sqlite3.SQLITE_IOERR: (StoreFailed, _DISK),
-    sqlite3.SQLITE_NOLFS: (StoreFailed, _DISK),
-    sqlite3.SQLITE_CANTOPEN: (
+_MEANINGS: dict[str, tuple[type[ForestayError], str]] = {
+    "BUSY LOCKED PROTOCOL": (Busy, "try again"),
+    "READONLY PERM AUTH": (ReadOnly, _RIGHTS),
+    "READONLY_DBMOVED": (StoreFailed, "it was moved; run it again"),
+    "FULL": (StoreFailed, "free some space, then run the command again: df -h"),
+    "IOERR NOLFS": (StoreFailed, _DISK),
+    "CANTOPEN": (
         StoreFailed,
         "check that the home exists and is yours; if it cannot be written, read a copy",
     ),
-    sqlite3.SQLITE_NOMEM: (StoreFailed, "free some memory, then run the command again"),
-    sqlite3.SQLITE_TOOBIG: (StoreFailed, "store large content in a separate file"),
-    sqlite3.SQLITE_CORRUPT: (Damaged, _SALVAGE),
-    sqlite3.SQLITE_NOTADB: (Damaged, _SALVAGE),
-    sqlite3.SQLITE_FORMAT: (Damaged, _SALVAGE),
-    sqlite3.SQLITE_EMPTY: (Damaged, _SALVAGE),
-    # The tables contradict each other, such as an arrival number that occurs twice.
-    sqlite3.SQLITE_CONSTRAINT: (Damaged, _SALVAGE),
-    sqlite3.SQLITE_MISMATCH: (Damaged, _SALVAGE),
-    sqlite3.SQLITE_ERROR: (StoreFailed, _REPORT),
-    sqlite3.SQLITE_ABORT: (StoreFailed, "run the command again"),
-    sqlite3.SQLITE_INTERRUPT: (StoreFailed, "run the command again"),
-    sqlite3.SQLITE_SCHEMA: (StoreFailed, "run the command again"),
-    sqlite3.SQLITE_INTERNAL: (StoreFailed, _REPORT),
-    sqlite3.SQLITE_MISUSE: (StoreFailed, _REPORT),
-    sqlite3.SQLITE_NOTFOUND: (StoreFailed, _REPORT),
-    sqlite3.SQLITE_RANGE: (StoreFailed, _REPORT),
+    "NOMEM": (StoreFailed, "free some memory, then run the command again"),
+    "TOOBIG": (StoreFailed, "store large content in a separate file"),
+    # The last two: tables contradict each other, such as an arrival number that occurs twice.
+    "CORRUPT NOTADB FORMAT EMPTY CONSTRAINT MISMATCH": (Damaged, _SALVAGE),
+    "ERROR INTERNAL MISUSE NOTFOUND RANGE": (StoreFailed, _REPORT),
+    "ABORT INTERRUPT SCHEMA": (StoreFailed, "run the command again"),
 }
+MEANING = {
+    int(getattr(sqlite3, f"SQLITE_{name}")): meaning
+    for names, meaning in _MEANINGS.items()
+    for name in names.split()
+}
+"""Result code of SQLite → our error and what helps."""
 
 
 def _meta(connection: sqlite3.Connection, key: str) -> str | None:

@@ -71,7 +71,7 @@ def _resolve(stay: Forestay, names: list[str]) -> tuple[Session, list[str]]:
 class _Remotes:
     """The remotes where the next sync erases a session, or some of its `events`.
 
-    `not_yet` are those where it is not erased yet. `has_foreign` tells whether something belongs
+    `not_yet` are those where it is not erased yet. `has_foreign` is True if something belongs
     to others, so that this user cannot have it erased elsewhere.
     """
 

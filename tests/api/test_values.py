@@ -45,3 +45,30 @@ def test_value_has_no_other_fields_and_cannot_be_changed(tmp_path: Path) -> None
         with pytest.raises(AttributeError):
             status.goal = "another"
         assert status == stay.status() and "Add login" in repr(status)
+
+
+def test_times_of_events_tasks_and_states_are_datetimes(tmp_path: Path) -> None:
+    clock = FakeClock()
+    with forestay.open(str(tmp_path / "home"), cwd=str(tmp_path), clock=clock) as stay:
+        session = stay.start("Add login")
+        session.tasks.add("write it")
+        event = session.tasks.start("t1")
+        (task,) = session.tasks.list()
+        assert task.status == "running" and task.is_open and task.ended_at is None
+        assert task.started_at == event.time and event.time.tzinfo is UTC
+        assert task.as_json()["started_at"] == event.time.strftime("%Y-%m-%dT%H:%M:%SZ")
+        session.decide("database", options=["SQLite", "Postgres"], chosen="SQLite")
+        state = session.show()
+        (decision,) = state.decisions
+        assert decision.rejected == ["Postgres"] and decision.at.tzinfo is UTC
+        assert state.tasks == [task] and state.began_at is not None and state.seq == 4
+        assert session.show(at=1).tasks == []
+        assert state.as_json()["rows"]["step"][0]["id"] == "t1"
+
+
+def test_recovery_code_is_not_in_the_representation_of_a_result(tmp_path: Path) -> None:
+    with forestay.open(str(tmp_path / "home"), cwd=str(tmp_path)) as stay:
+        changed = stay.devices.keys.init()
+        (device,) = stay.devices.list().devices
+    assert changed.recovery and changed.recovery not in repr(changed)
+    assert device.this and device.added.tzinfo is UTC and device.revoked is None

@@ -22,7 +22,6 @@ from forestay.workspace.current_session import is_open
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from forestay.agents.ingest import Ingested
     from forestay.journal.context import Context
     from forestay.store.machine.agent_runs import Run
 
@@ -80,21 +79,26 @@ def brief_new_run(context: Context, agent: str, payload: str) -> str:
     )
     if answered:
         return ""
-    run = context.store.machine.agent_runs.find(agent, event.native) if event else None
-    session = started[0][0] if started else _find_session(context, run)
-    if session is None:
-        return "\n".join([*_list_others(context, event), *_mention_files(context, event)])
-    text = _briefing(session, started[0][1] if started else survey_surroundings(session))
-    parts = [_BEFORE, text, *_count_since(session, run), *_count_waiting(done), _AFTER]
+    runs = context.store.machine.agent_runs
+    run = runs.find(agent, event.native) if event else None
+    if started:
+        session, around = started[0]
+    elif run is not None and run.session:
+        session = Recorder(context.seen_from(run.folder, f"hook:{run.agent}"), run.session)
+        around = survey_surroundings(session)
+    else:
+        here = context.seen_from(event.cwd, "") if event and event.cwd else None
+        return "\n".join([*_list_others(here), *_mention_files(here)]) if here else ""
+    parts = [_BEFORE, _briefing(session, around), *_count_since(session, run)]
+    if done.waiting:
+        parts.append(
+            f"{plural(done.waiting, 'payload')} of hooks not ingested yet: forestay ingest"
+        )
     if run is not None:
-        _record_seen(context, run, session)
-    return "\n".join(parts)
-
-
-def _find_session(context: Context, run: Run | None) -> Recorder | None:
-    if run is None or not run.session:
-        return None
-    return Recorder(context.seen_from(run.folder, f"hook:{run.agent}"), run.session)
+        with context.store.view(session.id) as view:
+            seq = view.seq
+        context.best_effort(lambda: runs.record_seen(run, seq))
+    return "\n".join([*parts, _AFTER])
 
 
 def _briefing(session: Recorder, around: Surroundings) -> str:
@@ -120,17 +124,8 @@ def _count_since(session: Recorder, run: Run | None) -> list[str]:
     return [f"Since your last briefing (#{run.seen}): {', '.join(counts)}."]
 
 
-def _count_waiting(done: Ingested) -> list[str]:
-    if not done.waiting:
-        return []
-    return [f"{plural(done.waiting, 'payload')} of hooks not ingested yet: forestay ingest"]
-
-
-def _list_others(context: Context, event: HookEvent | None) -> list[str]:
+def _list_others(here: Context) -> list[str]:
     """Return the open sessions of the project, if another process works on one of them."""
-    if event is None or not event.cwd:
-        return []
-    here = context.seen_from(event.cwd, "")
     try:
         rows = [row for row in list_sessions(here, limit=_LATEST) if is_open(row["status"])][
             :_MOST_LISTED
@@ -147,19 +142,11 @@ def _list_others(context: Context, event: HookEvent | None) -> list[str]:
     return [_OTHERS, prompt("\n".join(lines), here.store.machine.secret()), _OWN_SESSION]
 
 
-def _mention_files(context: Context, event: HookEvent | None) -> list[str]:
+def _mention_files(here: Context) -> list[str]:
     """Return a hint if the project has session files of other programs; nothing is adopted."""
-    if event is None or not event.cwd:
-        return []
     try:
-        found = unadopted_here(context.seen_from(event.cwd, ""))
+        found = unadopted_here(here)
     except ForestayError:
         return []
     files = "session files of other programs in this project that Forestay has not adopted"
     return [f"There are {files}; the user can do that with: forestay adopt"] if found else []
-
-
-def _record_seen(context: Context, run: Run, session: Recorder) -> None:
-    with context.store.view(session.id) as view:
-        seq = view.seq
-    context.best_effort(lambda: context.store.machine.agent_runs.record_seen(run, seq))

@@ -273,7 +273,7 @@ YAML_EDITS = [
     (put("phases", 1, "id", to="p3"), "id: p2", "id: p3"),
     (put("phases", 1, "id", to="yes"), "id: p2", 'id: "yes"'),
     (put("phases", 1, "id", to=None), "id: p2", "id: null"),
-    (put("feature", to=["a"]), ' "x"  # the name', '  # the name\n  - "a"'),
+    (put("feature", to=["a"]), ' "x"  # the name', '\n  - "a"  # the name'),
     (push("phases", 0, "tasks", 1, "files", item="c"), '["a", "b"]', '["a", "b", "c"]'),
     (drop("phases", 0, "tasks", 1, "files", 0), '["a", "b"]', '["b"]'),
     (push("phases", 0, "tasks", 0, "files", item="c"), "files: []", 'files:\n          - "c"'),
@@ -310,9 +310,9 @@ def test_edit_of_yaml_has_the_style_of_the_file(
     assert changed(PLAN, change) == PLAN.replace(old, new)
 
 
-def test_emptied_list_retains_the_comments_around_it() -> None:
+def test_emptied_list_goes_with_the_comments_in_it() -> None:
     text = "a:  # list\n  # one\n  - 1  # uno\n  - 2\n# end\nb: 1\n"
-    assert changed(text, put("a", to=[])) == "a: []  # list\n  # one\n# end\nb: 1\n"
+    assert changed(text, put("a", to=[])) == "a: []\n# end\nb: 1\n"
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,6 @@ All functions are pure, never change their arguments, and treat `1`, `1.0` and `
 from __future__ import annotations
 
 import json
-import operator
 from bisect import bisect_left
 from collections import defaultdict, deque
 from collections.abc import Callable, Hashable, Iterable, Sequence
@@ -60,30 +59,6 @@ def same(one: Any, other: Any) -> bool:
 def identical(one: Any, other: Any) -> bool:
     """Return whether two values are equal, the order of keys included."""
     return one is other or (bool(one == other) and json.dumps(one) == json.dumps(other))
-
-
-def shared(old: Any, new: Any) -> Any:
-    """Return the new value, with the very objects of the old one for all equal parts."""
-    if old is new:
-        return old
-    if isinstance(old, dict) and isinstance(new, dict):
-        made = {
-            key: each if old.get(key) is each else shared(old.get(key), each)
-            for key, each in new.items()
-        }
-        # Values are compared first because that is fast; the keys may still have another order.
-        is_same = len(old) == len(new) and all(map(operator.is_, old.values(), made.values()))
-        return old if is_same and list(old) == list(made) else made
-    if isinstance(old, list) and isinstance(new, list):
-        if len(old) < len(new) and all(map(operator.is_, old, new)):
-            return new  # most lists only grow
-        start = [
-            one if one is other else shared(one, other)
-            for one, other in zip(old, new, strict=False)
-        ]
-        is_same = len(old) == len(new) and all(map(operator.is_, old, start))
-        return old if is_same else start + new[len(old) :]
-    return old if type(old) is type(new) and old == new else new
 
 
 def identity(*lists: Sequence[Any]) -> str:

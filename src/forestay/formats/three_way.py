@@ -207,8 +207,7 @@ def write_facts(
     if not is_clean:
         raw = plain(in_file)
         facts = msgspec.convert(restore_texts(raw, clean(raw), plain(facts)), Facts)
-    made = carry_over.write(format, old, facts, where)
-    return {name: trees.shared(old.get(name), value) for name, value in made.items()}
+    return carry_over.write(format, old, facts, where)
 
 
 def is_stored_whole(format: Format, tree: Tree, where: Where, clean: Clean) -> bool:

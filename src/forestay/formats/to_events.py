@@ -12,8 +12,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter, deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from itertools import count
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
 from msgspec import Struct
@@ -22,9 +21,9 @@ from msgspec.structs import replace
 from forestay.base.hashing import digest_of
 from forestay.base.text import short_name
 from forestay.base.vocabulary import CATEGORIES, FINISHED, MODES, PAUSE_REASONS
+from forestay.formats.diff import both, pair
 from forestay.formats.facts import (
     AgentFact,
-    CheckpointFact,
     ClaimFact,
     DecisionFact,
     ErrorFact,
@@ -97,29 +96,19 @@ def moves(base: Facts, new: Facts) -> list[Move]:
 
 
 def _position_moves(base: Facts, new: Facts) -> Iterator[Move]:
-    others = (
-        c for c in _new_entries(base.commands, new.commands) if c.model not in ("", new.model)
-    )
-    if new.model and (new.model != base.model or any(True for _ in others)):
+    commands = _new_entries(base.commands, new.commands)
+    others = [command for command in commands if command.model not in ("", new.model)]
+    if new.model and (new.model != base.model or others):
         yield Move(ev.AttributeSet(key="model", value=new.model))
-    # A new plan starts at its first phase, so the position has to be recorded again.
+    ran, runs = ({s.id for s in f.steps if s.status == "running"} for f in (base, new))
+    # A new plan starts at its first phase, so the position has to be recorded again, as it has to
+    # be if another step started.
     begins = base.workflow and new.workflow and new.workflow != base.workflow
-    moved = begins or new.position != base.position or _has_other_start(base, new)
-    if (new.position and moved) or _is_position_cleared(base, new):
+    moved = begins or new.position != base.position or runs - ran - {new.position}
+    # Without a position in the files, one would be inferred from the steps that run.
+    cleared = not new.position and (base.position or (runs and not base.steps))
+    if (new.position and moved) or cleared:
         yield Move(ev.AttributeSet(key="position", value=new.position or None))
-
-
-def _has_other_start(base: Facts, new: Facts) -> bool:
-    """Return whether steps other than the current one started since."""
-    ran = {step.id for step in base.steps if step.status == "running"}
-    runs = {step.id for step in new.steps if step.status == "running"}
-    return bool(runs - ran - {new.position})
-
-
-def _is_position_cleared(base: Facts, new: Facts) -> bool:
-    """Return whether the files state no position where one would be inferred otherwise."""
-    begun = any(step.status == "running" for step in new.steps)
-    return not new.position and bool(base.position or (begun and not base.steps))
 
 
 def _sort_by_time(made: list[Move]) -> list[Move]:
@@ -181,8 +170,12 @@ def match_steps(
             by_title[step.title].remove(old)
             step = replace(step, id=old.id, unit=old.unit, parent=old.parent)
         if not step.id:
-            step = replace(step, id=_unused_id(step_id(step.title), taken, last))
-            taken.add(step.id)
+            id = name = step_id(step.title)
+            while id in taken:
+                last[name] = last.get(name, 1) + 1
+                id = f"{name}-{last[name]}"
+            step = replace(step, id=id)
+            taken.add(id)
         pairs.append((old, step))
     return pairs
 
@@ -191,14 +184,6 @@ def step_id(title: str) -> str:
     """Return a readable id for a step that has only a title; equal titles give equal ids."""
     slug = re.sub(r"[^a-z0-9]+", "-", title.lower())[:24].strip("-")
     return slug or f"t-{digest_of(title.encode())[:8]}"
-
-
-def _unused_id(id: str, taken: set[str], last: dict[str, int]) -> str:
-    """Return the id, or the id with the first free number; `last` has the last number per id."""
-    if id not in taken:
-        return id
-    last[id] = next(n for n in count(last.get(id, 1) + 1) if f"{id}-{n}" not in taken)
-    return f"{id}-{last[id]}"
 
 
 def _step_moves(pairs: Sequence[tuple[StepFact | None, StepFact]]) -> Iterator[Move]:
@@ -223,27 +208,22 @@ _STEP_EVENTS: dict[str, _Maker] = {
     "skipped": lambda s: ev.StepSkipped(step=s.id, because=s.because),
 }
 _AGENT_EVENTS: dict[str, _Maker] = {
-    "pending": lambda a: replace(_agent_started(a), status="pending"),
-    "blocked": lambda a: replace(_agent_started(a), status="blocked"),
-    "running": lambda a: _agent_started(a),
-    "needs_review": lambda a: _agent_started(a),
-    "done": lambda a: _agent_finished(a),
-    "skipped": lambda a: replace(_agent_finished(a), status="skipped"),
+    "pending": lambda a: _event_from(ev.AgentStarted, a, agent=a.id),
+    "blocked": lambda a: _event_from(ev.AgentStarted, a, agent=a.id),
+    "running": lambda a: _event_from(ev.AgentStarted, a, agent=a.id, status=""),
+    "needs_review": lambda a: _event_from(ev.AgentStarted, a, agent=a.id, status=""),
+    "done": lambda a: _event_from(ev.AgentFinished, a, agent=a.id, status=""),
+    "skipped": lambda a: _event_from(ev.AgentFinished, a, agent=a.id),
     "failed": lambda a: _event_from(
         ev.AgentFailed, a, agent=a.id, category=category_of(a.category)
     ),
     "timed_out": lambda a: _event_from(ev.AgentTimedOut, a, agent=a.id),
 }
-
-
-def _agent_started(a: AgentFact) -> ev.AgentStarted:
-    return ev.AgentStarted(agent=a.id, type=a.type, task=a.task, blocking_on=a.blocking_on)
-
-
-def _agent_finished(a: AgentFact) -> ev.AgentFinished:
-    return ev.AgentFinished(
-        agent=a.id, result=a.result, created=a.created, modified=a.modified, deleted=a.deleted
-    )
+_ENDS = ("done", "skipped", "failed", "timed_out")
+_END_FIELDS = (
+    *("outcome", "result", "files", "created", "modified", "deleted", "because"),
+    *("error", "category", "retries", "retried_at"),
+)
 
 
 def _unit_moves(old: Any, new: Any, events: dict[str, _Maker]) -> Iterator[Move]:
@@ -252,28 +232,17 @@ def _unit_moves(old: Any, new: Any, events: dict[str, _Maker]) -> Iterator[Move]
     began = new.started_at is not None and new.started_at != (old and old.started_at)
     if began and new.status not in ("pending", "running"):
         yield Move(events["running"](new), new.started_at)
-    ended_again = new.status == was and new.status in _ENDS and _has_other_end(old, new)
+    ended_again = False
+    if new.status == was and new.status in _ENDS:
+        # A missing end time is no difference.
+        ended_again = new.ended_at not in (None, old.ended_at) or any(
+            getattr(old, name, None) != getattr(new, name, None) for name in _END_FIELDS
+        )
     if new.status != was or (began and was != "pending") or ended_again:
         ended = new.started_at if new.status == "running" else new.ended_at
         # Moves are sorted by time, and an end must not come before its start.
         ended = ended and max(ended, new.started_at or ended)
         yield Move(events[new.status](new), ended)
-
-
-_ENDS = ("done", "skipped", "failed", "timed_out")
-
-
-def _has_other_end(old: Any, new: Any) -> bool:
-    """Return whether any detail of an end differs; a missing end time is no difference."""
-    if any(getattr(old, name, None) != getattr(new, name, None) for name in _END_FIELDS):
-        return True
-    return new.ended_at not in (None, old.ended_at)
-
-
-_END_FIELDS = (
-    *("outcome", "result", "files", "created", "modified", "deleted", "because"),
-    *("error", "category", "retries", "retried_at"),
-)
 
 
 def category_of(word: str) -> str:
@@ -290,29 +259,20 @@ def _agent_moves(base: Facts, new: Facts) -> Iterator[Move]:
         else:
             if old is None and agent.started_at is None:
                 # There is an end without a start: a run needs both.
-                yield Move(_agent_started(agent), agent.ended_at)
+                yield Move(_AGENT_EVENTS["running"](agent), agent.ended_at)
             again = list(_unit_moves(old, agent, _AGENT_EVENTS))
             yield from again
-            if started_agents(again):
-                # A new run has no progress yet.
-                old = None
-        yield from _progress_moves(old or AgentFact(agent.id), agent)
+            if any(isinstance(move.body, ev.AgentStarted) for move in again):
+                old = None  # a new run has no progress yet
+        was = old or AgentFact(agent.id)
+        values = ((name, getattr(agent, name)) for name in _PROGRESS)
+        changed = {name: value for name, value in values if value != getattr(was, name)}
+        is_open = agent.status not in st.CLOSED_UNITS
+        if is_open and any(value not in (None, "", []) for value in changed.values()):
+            yield Move(ev.AgentProgressed(agent=agent.id, **changed))
 
 
-def started_agents(made: list[Move]) -> set[str]:
-    """Return the ids of the agents that some moves start."""
-    return {move.body.agent for move in made if isinstance(move.body, ev.AgentStarted)}
-
-
-def _progress_moves(old: AgentFact, new: AgentFact) -> Iterator[Move]:
-    """Yield the changed progress of an agent that has not ended."""
-    names = ("fraction", "result", "created", "modified", "deleted")
-    changed = {n: getattr(new, n) for n in names if getattr(new, n) != getattr(old, n)}
-    if (
-        any(value not in (None, "", []) for value in changed.values())
-        and new.status not in st.CLOSED_UNITS
-    ):
-        yield Move(ev.AgentProgressed(agent=new.id, **changed))
+_PROGRESS = ("fraction", "result", "created", "modified", "deleted")
 
 
 def _verdict_moves(base: Facts, new: Facts) -> Iterator[Move]:
@@ -328,15 +288,15 @@ def _verdict_moves(base: Facts, new: Facts) -> Iterator[Move]:
         old = known.get(check.step)
         if check.verdict not in kinds or (old is None and check.verdict == "pending"):
             continue
-        if old is None or _is_other_verdict(old, check):
+        # A later failure belongs to another attempt.
+        failed_at = check.at or 0 if check.verdict == "failed" else 0
+        if (
+            old is None
+            or failed_at > (old.at or failed_at)
+            or (old.verdict, old.evidence) != (check.verdict, check.evidence)
+        ):
             body = kinds[check.verdict](step=check.step, evidence=check.evidence, issue=check.issue)
             yield Move(body, check.at)
-
-
-def _is_other_verdict(old: CheckpointFact, check: CheckpointFact) -> bool:
-    """Return whether a verdict differs; a later failure belongs to another attempt."""
-    later = check.verdict == "failed" and (check.at or 0) > (old.at or check.at or 0)
-    return later or (old.verdict, old.evidence) != (check.verdict, check.evidence)
 
 
 def _withdrawn_verdicts(base: Facts, new: Facts) -> list[str]:
@@ -372,13 +332,10 @@ def _pair_decisions(
     Decisions are the same if their words are, or if they share the time and some words: several
     may be made in one second, and one may be added while another is removed.
     """
-    there = [_log_key(decision) for decision in base]
-    left = Counter(there) & Counter(_log_key(decision) for decision in new)
+    known = pair(base, new, both(_log_key))
     rest: dict[object, list[DecisionFact]] = {}
-    for decision, key in zip(base, there, strict=True):
-        if left[key]:
-            left[key] -= 1
-        else:
+    for at, decision in enumerate(base):
+        if at not in known:
             rest.setdefault(_identity(decision), []).append(decision)
     pairs = ((rest.get(_identity(decision), []), decision) for decision in _new_entries(base, new))
     return [(_pop_most_similar(same, decision), decision) for same, decision in pairs]
@@ -408,29 +365,21 @@ def _identity(decision: DecisionFact) -> object:
     return decision.what if decision.at is None else decision.at
 
 
-def _new_entries(base: Sequence[Any], new: Sequence[Any]) -> list[Any]:
+def _new_entries(base: Sequence[_Any], new: Sequence[_Any]) -> list[_Any]:
     """Return the entries that were added to a log.
 
     A missing entry is ignored, because logs only grow. An entry that only lost its time is not new.
     """
-    left = Counter(map(_log_key, base))
-    news = [entry for entry in new if not _remove_one(left, entry)]
-    if all(entry.at is not None for entry in news):
-        return news
-    gone = (replace(entry, at=None) for entry in base if _remove_one(left, entry))
-    untimed = Counter(map(_log_key, gone))
-    return [entry for entry in news if entry.at is not None or not _remove_one(untimed, entry)]
+
+    def without_time(entry: Any) -> Hashable:
+        return _log_key(entry) if entry.at is None else None
+
+    lost_time = (lambda entry: _log_key(replace(entry, at=None)), without_time)
+    known = set(pair(base, new, [*both(_log_key), lost_time]).values())
+    return [entry for at, entry in enumerate(new) if at not in known]
 
 
-def _remove_one(left: Counter[object], entry: Any) -> bool:
-    """Count an equal entry down; return whether there was one."""
-    key = _log_key(entry)
-    if there := left[key] > 0:
-        left[key] -= 1
-    return there
-
-
-def _log_key(entry: Any) -> object:
+def _log_key(entry: Any) -> Hashable:
     return tuple(
         tuple(v) if isinstance(v, list) else v
         for v in (getattr(entry, name) for name in entry.__struct_fields__)
@@ -525,8 +474,6 @@ def with_journal_names(made: list[Move], state: st.State) -> list[Move]:
     """Return the moves with the journal's ids of decisions and claims, which no format has."""
     decided = rows(state, "decision", st.Decision)
     chosen = {short_name(join_choice(row.what, row.chosen)): row for row in decided if row.chosen}
-    made = [_split_choice(move, chosen) for move in made]
-    made = [_with_exact_time(move, decided) for move in made]
     decisions = {short_name(row.what): row.id for row in decided}
     same_text = _group_by_text(rows(state, "claim", st.Claim), lambda row: row.text)
     claims = {
@@ -534,34 +481,28 @@ def with_journal_names(made: list[Move], state: st.State) -> list[Move]:
         for text, rows in same_text.items()
         for number, row in enumerate(rows, 1)
     }
-    return [_rename(_rename(move, "decision", decisions), "claim", claims) for move in made]
+    named: list[Move] = []
+    for move in made:
+        body, at = move.body, move.at
+        if isinstance(body, ev.DecisionMade):
+            if not body.chosen and body.decision in chosen:
+                body = _split_choice(body, chosen[body.decision])
+            if at is not None and not at % 1000:
+                # A file may have whole seconds only; the journal has the exact time.
+                same = (r for r in decided if body.decision in (r.id, short_name(r.what)))
+                at = next((row.at for row in same if row.at // 1000 == at // 1000), at)
+            body = replace(body, decision=decisions.get(body.decision, body.decision))
+        elif isinstance(body, ev.ClaimDeferred | ev.ClaimOverridden | ev.ClaimResolved):
+            body = replace(body, claim=claims.get(body.claim, body.claim))
+        named.append(Move(body, at))
+    return named
 
 
-def _split_choice(move: Move, known: Mapping[str, st.Decision]) -> Move:
+def _split_choice(body: ev.DecisionMade, row: st.Decision) -> ev.DecisionMade:
     """Split the choice from a decision that the file states as one text."""
-    body = move.body
-    if not isinstance(body, ev.DecisionMade) or body.chosen or body.decision not in known:
-        return move
-    row = known[body.decision]
     split = split_choice(DecisionFact(body.what, options=row.options, chosen=row.chosen))
     more = {name: getattr(split, name) for name in ("what", "options", "chosen")}
-    apart = more if split.what != body.what else {}
-    return replace(move, body=replace(body, decision=row.id, **apart))
-
-
-def _with_exact_time(move: Move, known: Iterable[st.Decision]) -> Move:
-    """Return a reworded decision with the journal's time: a file may have whole seconds only."""
-    body, at = move.body, move.at
-    if not isinstance(body, ev.DecisionMade) or at is None or at % 1000:
-        return move
-    same = (row for row in known if body.decision in (row.id, short_name(row.what)))
-    times = (row.at for row in same if row.at // 1000 == at // 1000)
-    return replace(move, at=next(times, at))
-
-
-def _rename(move: Move, field: str, names: Mapping[str, str]) -> Move:
-    name = names.get(getattr(move.body, field, ""), "")
-    return replace(move, body=replace(move.body, **{field: name})) if name else move
+    return replace(body, decision=row.id, **(more if split.what != body.what else {}))
 
 
 def _context_moves(base: Facts, new: Facts) -> Iterator[Move]:

@@ -79,28 +79,30 @@ def version_of(spec: bytes) -> str:
 # --- blocks ------------------------------------------------------------------------------------
 
 _HEADING = "# Contract Acknowledgment"
-_FIELD = re.compile(r"(Agent|Date|Contract Version|Checksum):[ \t]*(.*)\Z")
-_NAMES = {"Date": "date", "Contract Version": "version", "Checksum": "checksum"}
 _PLEDGE = "I acknowledge that I have read and will adhere to the Session State Specification v"
+_NAMES = {"Date": "date", "Contract Version": "version", "Checksum": "checksum"}
+_MARK = re.compile(
+    rf"^[ \t]*(?:(?P<heading>{_HEADING})"
+    r"|(?P<key>Agent|Date|Contract Version|Checksum):[ \t]*(?P<value>.*?)"
+    rf"|(?P<pledge>{_PLEDGE}).*?)[ \t\r]*(?:\n|\Z)",
+    re.MULTILINE,
+)
+"""The lines of a block; other lines are ignored."""
 
 
 def block(agent: str, moment: int, spec: bytes) -> str:
     """Return the block with which an agent acknowledges a specification."""
+    if not agent.strip() or not agent.isprintable():
+        raise InvalidInput("an agent's name must be printable text on one line")
     version = version_of(spec)
     return (
         f"{_HEADING}\n\n"
-        f"Agent: {_clean_name(agent)}\n"
+        f"Agent: {agent.strip()}\n"
         f"Date: {timestamps.write(moment)}\n"
         f"Contract Version: {version}\n"
         f"Checksum: {checksum(spec)}\n\n"
         f"{_PLEDGE}{version}.\n"
     )
-
-
-def _clean_name(agent: str) -> str:
-    if not agent.strip() or not agent.isprintable():
-        raise InvalidInput("an agent's name must be printable text on one line")
-    return agent.strip()
 
 
 def parse(text: str) -> list[Acknowledgment]:
@@ -109,42 +111,37 @@ def parse(text: str) -> list[Acknowledgment]:
     heading, fields = -1, dict[str, str]()
     begin = end = 0
     pledged = False
-    for start, line in _lines(text):
-        stop, bare = start + len(line), line.strip()
-        match = _FIELD.match(bare)
-        opens = bare == _HEADING or (match is not None and match[1] == "Agent")
-        if opens and "Agent" in fields:
-            found.append(_make_block(fields, pledged, heading >= 0, begin, end))
+
+    def close() -> None:
+        if "Agent" in fields:
+            rest = {_NAMES[key]: value for key, value in fields.items() if key in _NAMES}
+            found.append(
+                Acknowledgment(
+                    fields["Agent"],
+                    pledged=pledged,
+                    headed=heading >= 0,
+                    start=begin,
+                    end=end,
+                    **rest,
+                )
+            )
+
+    for mark in _MARK.finditer(text):
+        if (mark["heading"] or mark["key"] == "Agent") and "Agent" in fields:
+            close()
             heading, fields, pledged = -1, {}, False
-        if bare == _HEADING:
+        if mark["heading"]:
             # Fields before it without an agent's name belong to no block.
-            heading, fields = start, {}
-        elif match:
+            heading, fields = mark.start(), {}
+        elif mark["key"]:
             if not fields:
-                begin = start if heading < 0 else heading
-            fields.setdefault(match[1], match[2])
-            end = stop
-        elif bare.startswith(_PLEDGE) and "Agent" in fields and not pledged:
-            pledged, end = True, stop
-    last = [_make_block(fields, pledged, heading >= 0, begin, end)] if "Agent" in fields else []
-    return found + last
-
-
-def _lines(text: str) -> Iterator[tuple[int, str]]:
-    """Yield lines with their newlines and their starts; only \\n ends a line."""
-    start = 0
-    for line in re.findall(r"[^\n]*\n|[^\n]+\Z", text):
-        yield start, line
-        start += len(line)
-
-
-def _make_block(
-    fields: dict[str, str], pledged: bool, headed: bool, begin: int, end: int
-) -> Acknowledgment:
-    rest = {_NAMES[key]: value for key, value in fields.items() if key in _NAMES}
-    return Acknowledgment(
-        fields["Agent"], pledged=pledged, headed=headed, start=begin, end=end, **rest
-    )
+                begin = mark.start() if heading < 0 else heading
+            fields.setdefault(mark["key"], mark["value"])
+            end = mark.end()
+        elif "Agent" in fields and not pledged:
+            pledged, end = True, mark.end()
+    close()
+    return found
 
 
 def put(text: str | None, agent: str, moment: int, spec: bytes) -> str:
@@ -218,24 +215,18 @@ def _check_block(given: Acknowledgment, spec: bytes) -> Iterator[Finding]:
     if given.version != wanted:
         message = f"version {given.version or '(none)'} was acknowledged, the contract is {wanted}"
         yield _finding("contract-version", ERROR, message, "S0-98")
-    yield from _check_checksum(given, spec)
+    given_sum = given.checksum.lower()
+    if given_sum == ORIGINAL_SHA256 and spec == shipped():
+        message = "the original specification was acknowledged, which this contract restates"
+        yield _finding("contract-original", INFO, message, "S0-99")
+    elif given_sum != checksum(spec):
+        yield _finding("contract-changed", ERROR, f"{CHANGED}. {AGAIN}", "S0-99")
     if not given.headed:
         yield _finding("contract-no-heading", WARNING, f"`{_HEADING}` is missing", "S0-95")
     if not given.pledged:
         yield _finding("contract-not-pledged", WARNING, "the closing sentence is missing", "S0-100")
     if timestamps.read(given.date) is None and timestamps.read(f"{given.date}T00:00:00Z") is None:
         yield _finding("contract-date", WARNING, f"{given.date!r} is not an ISO 8601 date", "S0-97")
-
-
-def _check_checksum(given: Acknowledgment, spec: bytes) -> Iterator[Finding]:
-    fields = given.checksum.lower()
-    if fields == checksum(spec):
-        return
-    if fields == ORIGINAL_SHA256 and spec == shipped():
-        message = "the original specification was acknowledged, which this contract restates"
-        yield _finding("contract-original", INFO, message, "S0-99")
-        return
-    yield _finding("contract-changed", ERROR, f"{CHANGED}. {AGAIN}", "S0-99")
 
 
 def summary(text: str | None, spec: bytes) -> str:

@@ -210,8 +210,17 @@ class AiSession(Format):
         ]
 
     def with_entries(self, value: Any, other: Any, ids: Set[str]) -> Any:
-        has_list = "active_features" in mapping(value)
-        return read.listed_as(mapping(other), value, ids) if has_list else value
+        if "active_features" not in mapping(value):
+            return value
+        there = {text(entry.get("feature_id")): entry for entry in read.entries_of({INDEX: other})}
+        entries = []
+        for entry in sequence(value["active_features"]):
+            id = text(mapping(entry).get("feature_id"))
+            if id not in ids:
+                entries.append(entry)
+            elif id in there:
+                entries.append(there[id])
+        return {**value, "active_features": entries}
 
     def salvage_shared(self, data: bytes) -> Any:
         return salvage_index(data)[0]

@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Iterator, Set
+from collections.abc import Iterator
 from datetime import UTC, date, datetime
 from typing import Any, NamedTuple
 
@@ -109,12 +109,6 @@ def fault_of_id(native_id: str) -> tuple[str, str]:
     return "", ""
 
 
-def is_safe(native_id: str) -> bool:
-    """Return whether an id, even an invalid one of another program, can name a folder."""
-    plain = native_id.isprintable() and not set(native_id) & set("/\\")
-    return plain and native_id.strip(". ") != "" and len(native_id) <= _LONGEST_ID
-
-
 # --- parts of a tree ---------------------------------------------------------------------------
 
 
@@ -170,20 +164,6 @@ def entry_of(tree: Tree, native_id: str) -> Node:
     """Return the index's first entry of a session, or an empty mapping."""
     own = (entry for entry in entries_of(tree) if entry.get("feature_id") == native_id != "")
     return next(own, {})
-
-
-def listed_as(found: Node, index: Node, those: Set[str]) -> Node:
-    """Return `index` with the entries of `those` sessions replaced by the ones in `found`.
-
-    A session that `found` does not list is removed.
-    """
-    there = {text(entry.get("feature_id")): entry for entry in entries_of({INDEX: found})}
-    kept = []
-    for entry in sequence(index.get("active_features")):
-        id = text(mapping(entry).get("feature_id"))
-        if id not in those or id in there:
-            kept.append(there[id] if id in those else entry)
-    return {**index, "active_features": kept}
 
 
 def current_of(tree: Tree) -> Node:

@@ -38,7 +38,7 @@ from forestay.formats.coerce import copied, mapping, sequence, text
 from forestay.formats.diff import Key, Pass, both, pair
 from forestay.formats.facts import Facts, StepFact, with_stated_times
 from forestay.formats.fields import SECONDS, Field, put_field, put_fields, put_latest
-from forestay.formats.port import Tree, Where
+from forestay.formats.port import Tree, Where, unsafe_id
 from forestay.formats.status_words import SESSION_WORDS, UNIT_WORDS, session_status, unit_status
 
 _STARTED = Field("began_at", ("started_at",), SECONDS, sticky=True)
@@ -62,7 +62,7 @@ def write_facts(old: Tree | None, facts: Facts, where: Where) -> Tree:
         return tree
     if not read.has_session(tree):
         native_id = facts.native_id
-        if not read.is_safe(native_id):
+        if unsafe_id(native_id):
             taken = frozenset(text(entry.get("feature_id")) for entry in read.entries_of(tree))
             native_id = read.new_id(facts.goal, timestamps.first(facts.began_at, where.now), taken)
         tree = _create_files(tree, native_id, facts, where)
@@ -199,8 +199,7 @@ def _ensure_part(node: Node, key: str, kind: type) -> Any:
 def _write_state(tree: Tree, was: Facts, facts: Facts, where: Where) -> None:
     changes: Node = {}
     if facts.position != was.position:
-        plan = read.part(tree, PLAN)
-        task = _id_in_plan(plan, _active_task(facts, plan), facts, where)
+        task = _active_task(facts, read.part(tree, PLAN), where)
         if task != (was.position or None):
             changes["active_task"] = task
     if facts.model != was.model and facts.model in MODELS:
@@ -219,22 +218,22 @@ def _write_state(tree: Tree, was: Facts, facts: Facts, where: Where) -> None:
         place["status"] = SESSION_WORDS[ID][facts.status]
 
 
-def _active_task(facts: Facts, plan: Node) -> str | None:
-    """Return the position, unless it is known to be something other than a task."""
+def _active_task(facts: Facts, plan: Node, where: Where) -> str | None:
+    """Return the position as the plan names it, unless it is known to be no task.
+
+    In the plan it may be known by its title alone.
+    """
     steps = _with_own_tasks(native(facts.steps), plan)
     tasks = {step.id for step in steps if step.unit == "task"}
     others = {step.id for step in facts.steps} | {agent.id for agent in facts.agents}
-    return None if facts.position in others - tasks else facts.position or None
-
-
-def _id_in_plan(plan: Node, task: str | None, facts: Facts, where: Where) -> str | None:
-    """Return the id that a task has in the plan, where it may be known by its title alone."""
+    if not facts.position or facts.position in others - tasks:
+        return None
     placed = list(read.walk(plan, where))
-    if not any(each.step.id == task for each in placed):
-        titles = {(step.parent, step.title) for step in facts.steps if step.id == task}
-        same = (each for each in placed if (each.step.parent, each.step.title) in titles)
-        task = next((read.name(each.node.get("task_id")) for each in same), "") or task
-    return task
+    titles = {(s.parent, s.title) for s in facts.steps if s.id == facts.position}
+    if any(each.step.id == facts.position for each in placed):
+        return facts.position
+    same = (each for each in placed if (each.step.parent, each.step.title) in titles)
+    return next((read.name(each.node.get("task_id")) for each in same), "") or facts.position
 
 
 def _new_times(was: Facts, facts: Facts) -> tuple[int | None, int | None]:

@@ -1,13 +1,13 @@
 """Edit a YAML text with as few changes as possible so that it has another value.
 
 The new value is compared with the nodes of the old text. In block collections, whole lines are
-added and removed; a flow collection (in brackets) is written again on one line. Nothing is checked
-here: the caller parses the result and compares.
+added and removed; a flow collection (in brackets) is written again on one line, and an entry whose
+value becomes one of another kind is written again as a whole. Nothing is checked here: the caller
+parses the result and compares.
 """
 
 from __future__ import annotations
 
-import re
 from typing import Any
 
 from msgspec import Struct
@@ -27,7 +27,6 @@ from forestay.formats.text.style import (
     yaml_item,
     yaml_pair,
     yaml_scalar,
-    yaml_value,
 )
 
 
@@ -35,7 +34,6 @@ class _Entry(Struct):
     """One entry of a block collection: from its key or dash to the end of its value."""
 
     start: int
-    lead: int
     end: int
     node: Node
 
@@ -47,7 +45,9 @@ Plan = list[tuple[int | None, Any, str]]
 def edit(at: Lines, root: Node, style: Style, value: Any) -> str:
     """Return the text of some lines with a new value."""
     editor = _Editor(at, style)
-    editor.change(root, value, None)
+    if not editor.change(root, value):
+        text = yaml_block(value, style, at.column(root.start))
+        editor.edits.append((root.start, root.end, text))
     made, end = [], 0
     for first, last, new in sorted(editor.edits, key=lambda edit: edit[0]):
         if first < end:
@@ -66,23 +66,27 @@ class _Editor:
         self.style = style
         self.edits: list[tuple[int, int, str]] = []
 
-    def change(self, node: Node, new: Any, lead: int | None) -> None:
-        """Add the edits of one value; `lead` is the end of its colon or dash, None at the root."""
+    def change(self, node: Node, new: Any) -> bool:
+        """Add the edits of one value; return whether that is possible without its key or dash."""
         if diff.same(node.value, new):
-            return
+            return True
         is_same_kind = node.kind != LEAF and node.items and new and type(new) is type(node.value)
-        plan = self._plan(node, new) if is_same_kind else []
-        if is_same_kind and node.style == "flow":
-            self._put(node, yaml_flow(new, _quote(node.items[-1])))
-        elif any(old is not None for old, _, _ in plan):
-            self._block(node, plan)
+        is_block = node.style == "block" and bool(node.items)
+        if is_same_kind and is_block:
+            plan = self._plan(node, new)
+            is_kept = any(old is not None for old, _, _ in plan)
+            if is_kept:
+                self._block(node, plan)
+            return is_kept
+        if is_same_kind:
+            text = yaml_flow(new, _quote(node.items[-1]))
+        elif node.start < node.end and not is_full(new) and not is_block:
+            text = _scalar_like(node, new)
         else:
-            self._replace(node, new, lead)
-
-    def _put(self, node: Node, text: str) -> None:
-        if node.start == node.end:
-            raise Clash
-        self.edits.append((node.start, node.end, text))
+            return False
+        anchor = f"&{node.anchor} " if node.anchor else ""
+        self.edits.append((node.start, node.end, anchor + text))
+        return True
 
     def _plan(self, node: Node, new: Any) -> Plan:
         if isinstance(new, list):
@@ -104,7 +108,7 @@ class _Editor:
             else:
                 lead = self._sign("-", start)
             at = max(item.end, lead)
-            made.append(_Entry(start, lead, at, item))
+            made.append(_Entry(start, at, item))
         return made
 
     def _skip(self, at: int) -> int:
@@ -124,19 +128,25 @@ class _Editor:
         stay = {place: old for old, place in diff.rising(pairs)}
         new: dict[int, list[str]] = {}
         behind = -1
+
+        def text_of(key: str, value: Any) -> str:
+            if node.kind == MAP:
+                return yaml_pair(key, value, self.style, column)
+            return yaml_item(value, self.style, column)
+
         for place, (_, value, key) in enumerate(plan):
             if place in stay:
                 behind = stay[place]
-            elif node.kind == MAP:
-                new.setdefault(behind, []).append(yaml_pair(key, value, self.style, column))
             else:
-                new.setdefault(behind, []).append(yaml_item(value, self.style, column))
-        kept = {old: plan[place][1] for place, old in stay.items()}
+                new.setdefault(behind, []).append(text_of(key, value))
+        kept = {old: plan[place] for place, old in stay.items()}
         self._insert(entries, column, -1, new.get(-1, []))
         self._remove_first(entries, min(kept))
         for index, entry in enumerate(entries):
             if index in kept:
-                self.change(entry.node, kept[index], entry.lead)
+                _, value, key = kept[index]
+                if not self.change(entry.node, value):
+                    self.edits.append((entry.start, entry.end, text_of(key, value)))
                 self._insert(entries, column, index, new.get(index, []))
             elif index > 0:
                 self._remove(entry)
@@ -177,77 +187,6 @@ class _Editor:
         if kept == 1 and self.at.next(entries[0].end) == self.at.start(entries[1].start):
             end = entries[1].start
         self.edits.append((start, end, ""))
-
-    def _replace(self, node: Node, new: Any, lead: int | None) -> None:
-        """Replace a value by one of another kind, on the same line or on separate lines."""
-        is_block = node.kind != LEAF and node.style == "block"
-        if lead is None or lead < 0:
-            self._put(node, yaml_block(new, self.style, self.at.column(node.start)))
-        elif self.text[lead - 1] == "-":
-            self._replace_item(node, new, lead, is_block)
-        elif is_block:
-            self._replace_block(node, new, lead)
-        elif is_full(new):
-            self._begin_block(node, new, lead)
-        else:
-            self._respell(node, new, lead)
-
-    def _replace_item(self, node: Node, new: Any, lead: int, is_block: bool) -> None:
-        if is_block or is_full(new):
-            column = max(self.at.column(node.start), 0)
-            is_below = self.at.start(node.start) != self.at.start(lead - 1)
-            # Comments between the dash and a block below it stay.
-            if is_below and not (is_block and "#" in self.text[lead : node.start]):
-                column = self.at.column(lead - 1) + 2
-                self.edits.append((lead, node.end, " " + yaml_block(new, self.style, column)))
-            else:
-                self._put(node, yaml_block(new, self.style, column))
-        else:
-            self._respell(node, new, lead)
-
-    def _replace_block(self, node: Node, new: Any, lead: int) -> None:
-        entries = self._entries(node)
-        begin, stop = self.at.next(lead), self.at.next(entries[-1].end)
-        fences = [begin]
-        for entry in entries:
-            fences += [self.at.start(entry.start), self.at.next(entry.end)]
-        comments = "".join(
-            self.text[a:b] for a, b in zip(fences[0:-1:2], fences[1::2], strict=True)
-        )
-        if is_full(new):
-            column = self._key_column(lead)
-            comments += yaml_value(new, self.style, column).removeprefix(self.style.eol)
-            comments += self.style.eol
-        else:
-            self.edits.append((lead, lead, " " + yaml_scalar(new)))
-        self.edits.append((begin, stop, comments))
-
-    def _key_column(self, lead: int) -> int:
-        """Return the column of the key before a colon, after any dashes on its line."""
-        line = self.text[self.at.start(lead) : lead]
-        match = re.match(r"[ ]*(?:[-?][ ]+)*", line)
-        return match.end() if match else 0
-
-    def _begin_block(self, node: Node, new: Any, lead: int) -> None:
-        text = yaml_value(new, self.style, self._key_column(lead))
-        end = max(node.end, lead)
-        if end > lead:
-            self.edits.append((lead, end, ""))
-        at, last = self.at.next(end), self.at.is_last(end)
-        lines = text.removeprefix(self.style.eol) + self.style.eol
-        self.edits.append((at, at, text if last else lines))
-
-    def _respell(self, node: Node, new: Any, lead: int) -> None:
-        if is_full(new):
-            text = yaml_flow(new)
-        else:
-            text = _scalar_like(node, new)
-        if node.anchor:
-            text = f"&{node.anchor} {text}"
-        if node.start == node.end:
-            self.edits.append((lead, lead, " " + text))
-        else:
-            self.edits.append((node.start, node.end, text))
 
 
 def _map_plan(old: list[str], new: dict[str, Any]) -> Plan:

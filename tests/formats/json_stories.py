@@ -165,7 +165,7 @@ def at(document: Any, place: str) -> tuple[Any, Any]:
 
 
 def changed(document: Any, place: str, value: Any) -> Any:
-    """A copy with one value changed; one of `...` takes the key out."""
+    """Return a copy with one value changed; the value `...` removes the key."""
     made = copied(document)
     node, key = at(made, place)
     if value is ...:

@@ -1,6 +1,6 @@
 """What other programs do to the native fields of a session's files, one thing at a time.
 
-An edit changes a document and says which kind of thing it touched, or nothing where there was
+An edit changes a document and returns which kind of thing it touched, or nothing where there was
 nothing to touch. Of the files of `ai-session` the document is their parts by name (`opened`).
 """
 
@@ -165,7 +165,7 @@ def turned(chance: Random, doc: Any) -> str:
 
 
 def strange(chance: Random, doc: Any) -> str:
-    """A key that nobody knows."""
+    """Add a key that no format knows."""
     doc[f"y_{chance.randrange(99)}"] = {"any": [1, 2.5, None]}
     return "strange"
 
@@ -210,7 +210,7 @@ def _context(chance: Random, choice: Any) -> None:
 def _spent(chance: Random, doc: Any) -> str:
     begun = [agent["id"] for agent in doc["agents"] if agent["status"] != "pending"]
     if not begun:
-        return ""  # who waits has spent nothing, and is listed nowhere else
+        return ""  # a waiting agent has spent nothing, and is listed nowhere else
     doc["context_usage"]["by_agent"][chance.choice(begun)] = chance.randrange(10_000, 20_000)
     return "spent"
 

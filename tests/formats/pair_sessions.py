@@ -270,7 +270,7 @@ def written(chance: Random, a: str, is_hurt: bool) -> Files:
 
 
 def odd(chance: Random, values: Any) -> None:
-    """What other programs put into files: keys that nobody knows, in places of their own."""
+    """What other programs write into files: keys that no format knows, in several places."""
     nodes = [n for n in nodes_in(values) if isinstance(n, dict) and n is not values]
     for node in chance.sample(nodes, min(len(nodes), 2)):
         node[f"x_{chance.randrange(9)}"] = chance.choice((1, "two", [3], {"four": None}, 2.50))

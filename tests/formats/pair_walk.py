@@ -1,14 +1,14 @@
-"""A session goes from its layout into another and back; in between another program edits it.
+"""Convert a session into another format and back; in between another program edits it.
 
-A walk takes a random session (`pair_sessions`), goes one or two layouts far, and comes back: the
-files must hold equal values. Then it does so again with one or two native edits made at the far
-end (`pair_edits`), by a program that writes the whole file in its own way.
+A walk converts a random session (`pair_sessions`) through one or two formats and back: the files
+must hold equal values. Then it does so again with one or two native edits in the last format
+(`pair_edits`), by a program that writes the whole file in its own style.
 
-What must be true then is judged by *views*: what the native fields of a file say, read by a few
-lines that share nothing with what is tested. What both ends said alike before, they say alike
-after; what nobody touched is as it was; and no value or key of the first files has changed but
-where the edit may reach (`REACH`). Of files in which something is missing or of the wrong kind
-only the values and the facts are judged. What a seed does is the same each time.
+The result is checked by *views*: the values of the native fields of a file, read by a few lines
+that share nothing with the tested code. Where both ends had equal values before, they have equal
+values after; what no edit touched is unchanged; and no value or key of the first files has changed
+except where the edit may reach (`REACH`). Of files in which something is missing or of the wrong
+type only the values and the facts are checked. A seed always gives the same walk.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ View = dict[str, Any]
 
 
 class Broken(AssertionError):
-    """Something that must be true is not; the message tells the whole way there."""
+    """Something that must be true is not; the message has all steps that led to it."""
 
 
 # -- views -------------------------------------------------------------------------------------
@@ -80,7 +80,7 @@ def tasks_of(doc: Any) -> Counter[tuple[str, bool]]:
 def view_craft(doc: Any) -> View:
     usage = doc["context_usage"]
     carried = doc.get("forestay", {}).get("facts", {}).get("in", {})
-    # A sum that nobody gave is of what the agents spent.
+    # A sum that is not stated is that of the agents.
     tokens = {} if "tokens" in carried else {"tokens": usage["estimated_tokens"]}
     return {
         **tokens,
@@ -208,9 +208,8 @@ TOUCHES: dict[str, tuple[str, ...]] = {
 """Kind of edit → the parts of a view that it may change, unless it is just the one of its name."""
 
 FOLLOWS = {"order": {"tasks", "agents"}, "spent": {"tasks", "agents"}}
-"""What need not be the same in both after a change of something else: a task that is done or taken
-up again has its own place in each file, and what an agent spent that was taken out may stand in one
-of them only."""
+"""Parts that may differ after a change of something else: a task that is done or resumed has
+another place in each file, and the tokens of a removed agent may be in one of them only."""
 _LISTS = r"json:(completed_work|pending_tasks)\b"
 _PHASES = (
     r"json:(completed_phases|checkpoints|phase_timings?|phase_attempts|phase_artifacts"
@@ -305,12 +304,12 @@ UNSAID = {
     "praxis": {"order": _PHASES},
     "essay": {"": "yaml:current_stage"},
 }
-"""Layout → kind of edit, or any → what may follow in files with which something travels: nobody
-gave the figure or said where the work is, and tasks are phases by their order."""
+"""Format → kind of edit, or any → what may change in files with carried values: the figure or the
+position was not stated, and tasks are phases by their order."""
 
 
-def may_reach(a: str, told: list[str], files: Files) -> str:
-    kinds = [each for one in told for each in ALSO.get(one, (one,))]
+def may_reach(a: str, reported: list[str], files: Files) -> str:
+    kinds = [each for one in reported for each in ALSO.get(one, (one,))]
     reach = [REACH[a].get(each, "nowhere") for each in kinds]
     if _travels(files):
         reach += [where for kind, where in UNSAID.get(a, {}).items() if kind in ("", *kinds)]
@@ -330,12 +329,12 @@ def walk(seed: int) -> None:
     """There and back, unedited and edited; raises `Broken` where something is not true."""
     chance = Random(seed)
     way = chance.sample(list(REGISTRY), chance.choice((2, 2, 2, 3)))
-    said = [f"seed {seed}: {' → '.join(way)}"]
+    stated = [f"seed {seed}: {' → '.join(way)}"]
     is_hurt = False
     if chance.random() < 0.15:
         story = chance.choice([story for story in STORIES if story.startswith(f"{way[0]}/")])
         files = STORIES[story]
-        said.append(story)
+        stated.append(story)
         # An edited file of an older generation comes back in today's form.
         is_hurt = story in ("praxis/legacy", "praxis/second")
     else:
@@ -344,14 +343,14 @@ def walk(seed: int) -> None:
     try:
         there = go(files, way, HERE)
         require_equal(files, go(there, way[::-1], ELSEWHERE))
-        after, told = edited(chance, way[-1], there, said)
+        after, reported = edited(chance, way[-1], there, stated)
         back = go(after, way[::-1], ELSEWHERE)
         hold_facts(facts_of(after, way[-1]), facts_of(back, way[0]))
-        if told and not is_hurt:
-            hold_views(way[0], way[-1], told, *(read(of) for of in (files, back, there, after)))
-            hold_frame(files, back, may_reach(way[0], told, files))
+        if reported and not is_hurt:
+            hold_views(way[0], way[-1], reported, *(read(of) for of in (files, back, there, after)))
+            hold_frame(files, back, may_reach(way[0], reported, files))
     except Exception as error:
-        raise Broken("\n".join([*said, str(error)])) from error
+        raise Broken("\n".join([*stated, str(error)])) from error
 
 
 def go(files: Files, way: list[str], where: Where) -> Files:
@@ -360,15 +359,15 @@ def go(files: Files, way: list[str], where: Where) -> Files:
     return files
 
 
-def edited(chance: Random, b: str, files: Files, said: list[str]) -> tuple[Files, list[str]]:
+def edited(chance: Random, b: str, files: Files, stated: list[str]) -> tuple[Files, list[str]]:
     """The files as another program leaves them, and what kinds of things it touched."""
     values = read(files)
     edits = chance.sample(EDITS[b], chance.choice((1, 1, 2)))
     edits += [UPDATED[b]] if chance.random() < 0.5 else []
-    told = [(edit.__name__, edit(chance, opened(b, values))) for edit in edits]
-    said += [name for name, touched in told if touched]
+    reported = [(edit.__name__, edit(chance, opened(b, values))) for edit in edits]
+    stated += [name for name, touched in reported if touched]
     made = {name: spelled(chance, name, value) for name, value in values.items()}
-    return made, [touched for _, touched in told if touched]
+    return made, [touched for _, touched in reported if touched]
 
 
 def require_equal(one: Files, other: Files) -> None:
@@ -383,14 +382,14 @@ def hold_facts(want: View, have: View) -> None:
 
 
 def hold_views(
-    a: str, b: str, told: list[str], before: Tree, after: Tree, there: Tree, edited: Tree
+    a: str, b: str, reported: list[str], before: Tree, after: Tree, there: Tree, edited: Tree
 ) -> None:
     was, now = (VIEWS[a](opened(a, values)) for values in (before, after))
     other, wanted = (VIEWS[b](opened(b, values)) for values in (there, edited))
-    touched = {part for one in told for part in TOUCHES.get(one, (one,))}
+    touched = {part for one in reported for part in TOUCHES.get(one, (one,))}
     for name in was.keys() & now.keys():
         if name not in touched and was[name] != now[name]:
-            raise Broken(f"{name} was {was[name]}, is {now[name]}; {told} touched")
+            raise Broken(f"{name} was {was[name]}, is {now[name]}; {reported} touched")
         if not touched & FOLLOWS.get(name, set()) and name in other and name in wanted:
             old, new = (_as_in(a, name, view[name]) for view in (other, wanted))
             if was[name] == old and now[name] != new:

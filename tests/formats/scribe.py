@@ -1,6 +1,6 @@
-"""A scribe who writes the same value differently each time: every habit that files are met with.
+"""Write the same value differently each time, in every style that is found in files.
 
-What it writes means the value it was given, so parsers and rewriters can be held to that.
+The text always has the given value, so parsers and rewriters can be tested with it.
 """
 
 from __future__ import annotations
@@ -118,7 +118,7 @@ class Scribe:
         return ""
 
     def _block(self, value: Any, column: int, *, may_flow: bool = True) -> str:
-        """A value whose first character stands at a column."""
+        """Return a value whose first character is at a column."""
         if not is_full(value) or (may_flow and self.odds(0.15)):
             return self._flow(value) + self._rest()
         if isinstance(value, list):

@@ -622,7 +622,7 @@ def test_task_moves_with_all_its_keys_and_an_empty_plan_loses_it() -> None:
 
 
 def test_phase_retains_the_task_of_its_name_when_another_is_removed() -> None:
-    """What is taken out of a plan takes nothing else with it."""
+    """A step that is removed from a plan removes nothing else."""
     done, pending = (StepFact(id, id, unit="phase", status=id) for id in ("done", "pending"))
     old = FORMAT.put(None, Facts(native_id=FEATURE, steps=[done, pending]), WHERE)
     kept = old[PLAN]["phases"][1]

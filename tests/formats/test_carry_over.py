@@ -1,4 +1,4 @@
-"""What a layout has no field for travels beside it, and counts only while nobody changed it."""
+"""What a format has no field for travels under our key, and counts while its field is unchanged."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def main_of(files: dict[str, Any]) -> dict[str, Any]:
 
 
 def with_strange_keys(files: dict[str, Any], strange: dict[str, Any]) -> dict[str, Any]:
-    """The files as another program would have them: keys of its own, in front and inside."""
+    """Return the files as another program may have them: with its keys in front and inside."""
     name, main = next(iter(files.items()))
     known = {f"x {key}": value for key, value in strange.items()}
     made = {**known, **copy.deepcopy(main)}
@@ -93,8 +93,8 @@ def test_steps_with_equal_names_retain_their_statuses() -> None:
 
 
 def test_finished_step_among_equal_names_stays_finished() -> None:
-    said = ("skipped", "running")
-    steps = [StepFact("build it", id=f"t{n}", status=s) for n, s in enumerate(said)]
+    stated = ("skipped", "running")
+    steps = [StepFact("build it", id=f"t{n}", status=s) for n, s in enumerate(stated)]
     files = carry_over.write(POOR, None, Facts(native_id="n", steps=steps), HERE)
     assert [step.status for step in carry_over.read(POOR, files, HERE).steps] == [
         "running",
@@ -109,10 +109,10 @@ def test_format_with_all_fields_gets_no_extra_key() -> None:
 
 def test_mirror_carries_statuses_only() -> None:
     files = carry_over.write(POOR, None, example(), HERE)
-    said = carry_over.read(POOR, files, HERE)
-    assert said.status == "aborted"
-    assert [step.status for step in said.steps] == ["blocked", "failed", "done"]
-    assert (said.because, said.agents, {step.id for step in said.steps}) == ("", [], {""})
+    stated = carry_over.read(POOR, files, HERE)
+    assert stated.status == "aborted"
+    assert [step.status for step in stated.steps] == ["blocked", "failed", "done"]
+    assert (stated.because, stated.agents, {step.id for step in stated.steps}) == ("", [], {""})
 
 
 def test_extra_key_is_removed_when_nothing_is_carried() -> None:
@@ -125,8 +125,8 @@ def test_extra_key_is_removed_when_nothing_is_carried() -> None:
 def test_carried_status_counts_only_while_the_files_word_is_unchanged() -> None:
     files = carry_over.write(POOR, None, example(), HERE, full=True)
     main_of(files)["word"] = "open"
-    said = carry_over.read(POOR, files, HERE)
-    assert (said.status, said.because) == ("active", "tired")
+    stated = carry_over.read(POOR, files, HERE)
+    assert (stated.status, stated.because) == ("active", "tired")
 
 
 def test_step_without_an_id_is_found_again_after_another_program_finished_it() -> None:
@@ -235,7 +235,7 @@ def back(b: Toy, there: dict[str, Any], a: Toy) -> dict[str, Any]:
 
 
 def changes(old: Any, new: Any, path: str = "") -> dict[str, Any]:
-    """The places that differ, and what stands there now."""
+    """Return the places that differ, and their present values."""
     if isinstance(old, dict) and isinstance(new, dict):
         found: dict[str, Any] = {}
         for key in {**old, **new}:

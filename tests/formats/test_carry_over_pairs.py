@@ -105,10 +105,10 @@ def test_unknown_keys_are_reported_by_name(one: str, other: str) -> None:
     main |= {"x_mine": 1, "x_empty": None}
     main["inner"] = {"x_mine": {"y": 1}}
     _, plain = carry_over.convert(a, files_of(a), b, HERE)
-    _, told = carry_over.convert(a, files, b, HERE)
+    _, reported = carry_over.convert(a, files, b, HERE)
     names = ("x_mine", "x_empty", "inner")
     more = [f"{other} has no exact field for {name}: it travels under `forestay`" for name in names]
-    assert told.carried == [*plain.carried, *more]
+    assert reported.carried == [*plain.carried, *more]
     assert {line.split(" for ")[1].split(":")[0].split(".")[0] for line in plain.carried} <= FIELDS
 
 
@@ -160,10 +160,10 @@ def test_edit_in_another_format_arrives_like_an_edit_here(one: str, other: str, 
     a, b = load_format(one), load_format(other)
     files = files_of(a)
     there = carry_over.convert(a, files, b, HERE)[0]
-    said, wanted = b.get(there, HERE), carry_over.read(a, files, HERE)
-    edit(said)
+    stated, wanted = b.get(there, HERE), carry_over.read(a, files, HERE)
+    edit(stated)
     edit(wanted)
-    edited = b.put(copy.deepcopy(there), said, HERE)
+    edited = b.put(copy.deepcopy(there), stated, HERE)
     if diff.same(edited, there):
         assert (edit is _finished and {one, other} & WITHOUT_TASKS) or other in WITHOUT[edit]
         return
@@ -240,7 +240,7 @@ def test_section_done_there_is_done_here_even_if_others_have_its_name() -> None:
 
 @pytest.mark.parametrize("target", ["", "src/parser.py"])
 def test_changed_target_in_a_praxis_file_does_not_change_the_goal(target: str) -> None:
-    """Its files have no goal: what stands for one there is made of the target."""
+    """Its files have no goal: the one that is read is made of the target."""
     facts = Facts(goal="Ship the parser", target=target, began_at=BEGAN, updated_at=BEGAN)
 
     def aim_elsewhere(value: Any) -> None:
@@ -259,9 +259,9 @@ def test_keys_added_to_a_map_leave_carried_keys_in_it() -> None:
         value["voice_calibration"]["calibration_notes"] = "calm"
 
     _, after = there_and_back(load_format("craft"), facts, load_format("essay"), note)
-    told = carry_over.read(load_format("craft"), {f"{after['session_id']}.json": after}, HERE)
-    assert told.attributes["craft.notes"] == "mine"
-    assert told.attributes["essay.voice_calibration.calibration_notes"] == "calm"
+    reported = carry_over.read(load_format("craft"), {f"{after['session_id']}.json": after}, HERE)
+    assert reported.attributes["craft.notes"] == "mine"
+    assert reported.attributes["essay.voice_calibration.calibration_notes"] == "calm"
 
 
 def test_order_of_a_list_is_not_a_loss() -> None:
@@ -322,8 +322,8 @@ def test_missing_time_is_not_derived_from_another(key: str, began: str) -> None:
     there = through({"orchestrator-session.json": first}, "orchestrator", "praxis")
     next(iter(there.values()))[key] = "2025-12-01T01:02:03Z"
     (back,) = through(there, "praxis", "orchestrator").values()
-    told = load_format("orchestrator").get({"orchestrator-session.json": back}, HERE)
-    assert getattr(told, began) == 1_764_550_923_000
+    reported = load_format("orchestrator").get({"orchestrator-session.json": back}, HERE)
+    assert getattr(reported, began) == 1_764_550_923_000
     assert back["errors"] == first["errors"] and "created" not in back
     assert ("updated" in back) is (key == "updated_at")
 

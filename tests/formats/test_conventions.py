@@ -1,4 +1,4 @@
-"""The manners of a layout beside its files: folders that are there, and its own lock."""
+"""The conventions of a format besides its files: existing folders, and its lock."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ ID = "login-2026-01-31"
 
 
 @pytest.fixture
-def said() -> list[str]:
+def stated() -> list[str]:
     return []
 
 
 @pytest.fixture
-def stay(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, said: list[str]) -> Forestay:
+def stay(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stated: list[str]) -> Forestay:
     monkeypatch.chdir(tmp_path)
-    return forestay.open(str(tmp_path / "hold"), clock=FakeClock(), on_notice=said.append)
+    return forestay.open(str(tmp_path / "hold"), clock=FakeClock(), on_notice=stated.append)
 
 
 @pytest.mark.req("X0-4", "X0-3", "S0-72")
@@ -71,7 +71,7 @@ def test_invalid_feature_id_is_refused_and_creates_nothing(
 
 @pytest.mark.req("X0-5", "S0-65", "S0-87")
 def test_lock_of_the_format_is_awaited_for_five_seconds_and_not_broken(
-    stay: Forestay, tmp_path: Path, said: list[str]
+    stay: Forestay, tmp_path: Path, stated: list[str]
 ) -> None:
     with stay:
         session = stay.start("Add login", formats=[f"ai-session:{ID}"])
@@ -81,6 +81,6 @@ def test_lock_of_the_format_is_awaited_for_five_seconds_and_not_broken(
             fcntl.flock(lock, fcntl.LOCK_EX)
             session.tasks.add("One", id="t1")
         assert 5.0 <= stay.context.clock.monotonic() - began < 60
-        assert state.read_bytes() == before and ".state.lock" in " ".join(said)
+        assert state.read_bytes() == before and ".state.lock" in " ".join(stated)
         session.tasks.start("t1")
     assert b'active_task: "t1"' in state.read_bytes()

@@ -1,4 +1,4 @@
-"""Real files through the commands: what `check` and `adopt` say is what the tables say.
+"""Real files through the commands: `check` and `adopt` report what the tables list.
 
 The reviewed tables are those of the layouts' own tests; the files are not part of the project.
 """
@@ -30,7 +30,7 @@ WORKFLOWS = str(CORPUS / "1" / "workflows")
 
 pytestmark = needs_corpus
 
-# What a row says: layout, generation, complete, status, progress, finding codes.
+# A row lists: format, generation, complete, status, progress, finding codes.
 Said = tuple[str, str, bool | None, str, float | None, tuple[str, ...]]
 
 
@@ -42,8 +42,8 @@ def _rows() -> Iterator[tuple[str, Said]]:
     for name, seen in craft.READINGS.items():
         found = tuple(line.split()[0] for line in craft.FINDINGS[name])
         yield f"2/{name}", ("craft", seen[1], seen[3], seen[4], seen[5] * 100, found)
-    for name, told in essay.TABLE.items():
-        yield f"3/{name}", ("essay", told[0], told[1], told[2], told[3] * 100, told[4])
+    for name, essay_row in essay.TABLE.items():
+        yield f"3/{name}", ("essay", *essay_row[:3], essay_row[3] * 100, essay_row[4])
     for name, read in orchestrator.READINGS.items():
         found = tuple(line.split()[0] for line in orchestrator.FINDINGS[name])
         yield f"4/{name}", ("orchestrator", read[1], read[3], read[4], read[5] * 100, found)
@@ -87,7 +87,7 @@ def options(name: str, tmp_path: Path) -> list[str]:
 
 
 def alone(name: str) -> bool:
-    """Files of a tree are told by where they are in it, too."""
+    """Files of a folder are recognised by their place in it, too."""
     return "session-tree" not in name
 
 
@@ -111,20 +111,20 @@ def test_other_files_are_reported_as_not_sessions(cli: Cli, name: str) -> None:
 @pytest.mark.parametrize("name", [name for name in TABLE if alone(name)])
 def test_check_reports_as_in_the_table(cli: Cli, tmp_path: Path, name: str) -> None:
     answer = cli("--json", "files", "check", str(CORPUS / name), *options(name, tmp_path))
-    said = answer.json
-    codes = tuple(finding["code"] for finding in said["findings"])
-    _require_read(said, name)
+    stated = answer.json
+    codes = tuple(finding["code"] for finding in stated["findings"])
+    _require_read(stated, name)
     assert codes == TABLE[name][-1]
-    severe = any(finding["severity"] == "error" for finding in said["findings"])
+    severe = any(finding["severity"] == "error" for finding in stated["findings"])
     assert answer.code == (5 if severe else 0)
-    assert all(finding["message"] and finding["requirement"] for finding in said["findings"])
+    assert all(finding["message"] and finding["requirement"] for finding in stated["findings"])
 
 
-def _require_read(said: dict[str, Any], name: str) -> None:
-    shown = None if said["progress"] is None else int(said["progress"] * 100 + 1e-9)
+def _require_read(stated: dict[str, Any], name: str) -> None:
+    shown = None if stated["progress"] is None else int(stated["progress"] * 100 + 1e-9)
     format_id, generation, complete, status, progress, _ = TABLE[name]
-    assert (said["layout"], said["generation"] or "") == (format_id, generation)
-    assert (said["complete"], said["status"] or "") == (complete, status)
+    assert (stated["layout"], stated["generation"] or "") == (format_id, generation)
+    assert (stated["complete"], stated["status"] or "") == (complete, status)
     assert shown == (None if progress is None else int(progress + 1e-9))
 
 
@@ -135,8 +135,8 @@ def test_broken_file_is_reported_and_salvaged(cli: Cli, name: str) -> None:
     assert answer.code == 5
     assert answer.json["layout"] == "ai-session"
     assert answer.json["findings"][0]["severity"] == "error"
-    told = cli("--json", "adopt", str(path)).json["adopted"]
-    assert all(one["problems"] for one in told)
+    reported = cli("--json", "adopt", str(path)).json["adopted"]
+    assert all(one["problems"] for one in reported)
 
 
 @pytest.mark.parametrize("name", [name for name in TABLE if alone(name)])
@@ -161,7 +161,7 @@ def test_adopt_adopts_the_files_in_the_table(cli: Cli, tmp_path: Path, name: str
 
 
 def _require_told(stay: Forestay, path: Path, state: State, tmp_path: Path) -> None:
-    """What the file says arrives: every step, agent, decision, checkpoint and error."""
+    """The content of the file is recorded: every step, agent, decision, checkpoint and error."""
     from forestay.mirror import discover
     from forestay.mirror.check_files import Surroundings
 
@@ -184,16 +184,16 @@ def _require_told(stay: Forestay, path: Path, state: State, tmp_path: Path) -> N
 
 
 def test_whole_corpus_is_adopted_at_once(cli: Cli) -> None:
-    told = cli.json("adopt", str(CORPUS), "--workflows", WORKFLOWS)["adopted"]
-    outcomes = [one["outcome"] for one in told]
+    reported = cli.json("adopt", str(CORPUS), "--workflows", WORKFLOWS)["adopted"]
+    outcomes = [one["outcome"] for one in reported]
     assert outcomes.count("rival") == 2 and outcomes.count("unreadable") == 0
     again = cli.json("adopt", str(CORPUS), "--workflows", WORKFLOWS)["adopted"]
     assert [o["outcome"] for o in again] == [w.replace("adopted", "known") for w in outcomes]
-    tree = next(one for one in told if one["layout"] == "ai-session")
+    tree = next(one for one in reported if one["layout"] == "ai-session")
     assert tree["outcome"] == "adopted" and tree["problems"]
 
 
 def test_session_that_showed_the_fault_is_complete(cli: Cli) -> None:
     (path,) = (CORPUS / "1/legacy-2025-10-27").glob("062f24e7*.json")
-    said = cli.json("files", "check", str(path))
-    assert said["complete"] is True and said["status"] == "completed"
+    stated = cli.json("files", "check", str(path))
+    assert stated["complete"] is True and stated["status"] == "completed"

@@ -1,4 +1,4 @@
-"""Documents: rewriting changes what differs and nothing else, however a file is written."""
+"""Documents: rewriting changes the values that differ and preserves the style of the file."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ often = settings(
 
 @st.composite
 def edits(draw: st.DrawFn, value: Any) -> Any:
-    """A value with a few places changed, removed, added or moved."""
+    """Return a value with a few places changed, removed, added or moved."""
     value = copy.deepcopy(value)
     for _ in range(draw(st.integers(1, 3))):
         place = draw(places(value))
@@ -120,14 +120,14 @@ def test_unchanged_lines_of_yaml_stay_in_their_order(
 
 
 def lines_touched(document: Document, new: Any) -> list[int]:
-    """The lines of a text on which something stands that a new value changes."""
+    """Return the lines of a text with something that a new value changes."""
     found: list[int] = []
     _touch(document.text, document.root, document.root, new, found)
     return found
 
 
 def _touch(text: str, node: Node, from_: Node, new: Any, found: list[int]) -> None:
-    """`from_` is what a removal of the node takes along: its key, or the node itself."""
+    """Add the lines of a node; `from_` is where its removal begins: its key, or the node."""
     if diff.same(node.value, new):
         return
     alike = node.kind != LEAF and node.items and new and isinstance(new, type(node.value))
@@ -556,12 +556,17 @@ def test_quick_way_to_write_json_gives_the_same_bytes(value: Any) -> None:
 @pytest.mark.parametrize("odd", [float("nan"), "\ud800", {1: 2}, (1, 2), object()])
 def test_new_value_that_cannot_be_written_is_refused_at_any_place(odd: object) -> None:
     document = Document.parse(b'{"a": [1, {"b": 2}], "c": {"d": [3]}}', "json")
-    said = document.parsed
-    for value in (odd, {**said, "c": odd}, {**said, "a": [*said["a"], odd]}, {**said, "e": [odd]}):
+    now = document.parsed
+    for value in (
+        odd,
+        {**now, "c": odd},
+        {**now, "a": [*now["a"], odd]},
+        {**now, "e": [odd]},
+    ):
         with pytest.raises(InvalidInput):
             document.rewrite(value)
     with pytest.raises(InvalidInput):
-        document.rewrite({**said, "\ud800": 1})
+        document.rewrite({**now, "\ud800": 1})
 
 
 def test_removed_element_leaves_the_style_of_its_neighbours() -> None:

@@ -1,9 +1,9 @@
 """Mutated files of all layouts: no crash, no hang, no silent loss. Seeds are printed.
 
 A file that was one of ours is harmed a little (bytes flipped, cut off, lines shuffled, values
-swapped) and goes where any file goes: it is told, checked and read. What could be parsed is read
-whole; what could not is reported, with whatever is saved of it. What could be read is also taken
-for an edit of a file of ours: what it says anew is recorded, or told.
+swapped) and handled like any file: it is recognised, checked and read. A file that can be parsed is
+read whole; any other is reported, with what was salvaged of it. A file that can be read is also
+read as an edit of a file of ours: every change in it is recorded or reported.
 """
 
 from __future__ import annotations
@@ -140,7 +140,7 @@ QUIET = {"native_id", "device", "updated_at", "position", "tokens_by_agent"}
 
 
 def look(path: str, data: bytes) -> tuple[Find | None, str]:
-    """Do with a file what the commands do, and what became of it; all that is lost must be told."""
+    """Read a file as the commands do, and return the outcome; every loss must be reported."""
     one = discover.identify(path, data)
     if one is None:
         return None, "of no layout"
@@ -156,22 +156,22 @@ def look(path: str, data: bytes) -> tuple[Find | None, str]:
         assert one.format.put(one.tree, one.format.get(one.tree, WHERE), WHERE) == one.tree
     if facts is not None:
         assert adoption_moves(facts, one.layout)
-    return one, "read whole" if whole else "saved in part" if facts is not None else "told"
+    return one, "read whole" if whole else "saved in part" if facts is not None else "reported"
 
 
 def absorb(kind: str, name: str, one: Find) -> None:
-    """Take the file for an edit of ours: whatever it says anew is recorded, or told."""
+    """Read the file as an edit of ours: every change in it is recorded or reported."""
     format, (base, now) = one.format, KNOWN[kind]
     theirs = base | {name: next(iter(one.documents.values())).value}
     if not format.reading(theirs, WHERE).writable:
         return
     if format.get(theirs, WHERE).native_id != now.native_id:
         return
-    said = changes(format, base, theirs, now, WHERE, lambda value: value)
+    stated = changes(format, base, theirs, now, WHERE, lambda value: value)
     before, after = plain(now), plain(carry_over.read(format, theirs, WHERE))
     news = [key for key, value in after.items() if value != before.get(key)]
     if any(_is_news(key, before.get(key), after[key]) for key in news):
-        assert said.moves or said.contested or said.residue, news
+        assert stated.moves or stated.contested or stated.residue, news
 
 
 def _is_news(key: str, old: Any, new: Any) -> bool:
@@ -251,7 +251,7 @@ def test_very_many_mutated_files_are_read_or_reported(tell: Callable[[str], None
 
 
 def test_mutated_files_are_adopted_with_the_rules_of_the_journal(tmp_path: Path) -> None:
-    """A home takes what a mutant says, or says why not; it stays sound either way."""
+    """A home records the content of a mutated file, or reports why not, and stays sound."""
     seed = new_seed()
     print(f"seed {seed}")
     home = forestay.open(str(tmp_path / "home"), cwd=str(tmp_path), trust_env=False)
@@ -260,9 +260,9 @@ def test_mutated_files_are_adopted_with_the_rules_of_the_journal(tmp_path: Path)
             file = tmp_path / str(number) / Path(name).name
             file.parent.mkdir()
             file.write_bytes(data)
-            told = list(stay.files.adopt(str(file)))
+            reported = list(stay.files.adopt(str(file)))
             # A list of sessions that are over, alone, is nothing to speak of.
-            assert told or "active-features" in name, (seed, number)
-            assert all(one.session or one.problems or one.outcome == "template" for one in told)
+            assert reported or "active-features" in name, (seed, number)
+            assert all(one.session or one.problems or one.outcome == "template" for one in reported)
             assert file.read_bytes() == data
         assert all(report.ok for report in stay.verify()), seed

@@ -1,4 +1,4 @@
-"""A value that the journal would store as what it has is left as it is in the file."""
+"""A text in a file that the journal stores in a cleaned form is not changed in the file."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
-"""Any value in the place of any other: what can be read stays as it is, here and on its way.
+"""Any value in the place of any other: it stays unchanged when it is written and converted.
 
 The values of the stories are replaced one by one with others that make no sense there: of another
-type, too large, of another calendar, words of another layout. Whoever wrote such a file did so, and
-two laws hold all the same: to write what a file says changes nothing in it, and from each layout
-it comes back as it was.
+type, too large, of another calendar, words of another format. Two laws hold for such files too:
+writing the facts of a file changes nothing in it, and a conversion into each format and back
+gives the same values.
 """
 
 from __future__ import annotations
@@ -132,7 +132,7 @@ def odd_stories(seed: int) -> Iterator[tuple[str, Files, random.Random]]:
 
 
 def unchanged(a: str, files: Files) -> Tree:
-    """To write what the files say changes nothing."""
+    """Writing the facts of the files changes nothing."""
     values = read(files)
     format = load_format(a)
     assert format.put(values, format.get(values, HERE), HERE) == values
@@ -191,8 +191,8 @@ def test_status_in_the_words_of_other_formats_is_not_changed(story: str) -> None
         places = [way for way in ways(value) if way[-1] == "status" or way[0] == "checkpoints"]
         for way in places:
             for word in STATUSES:
-                said = with_odd(value, way, word)
-                unchanged(a, {**STORIES[story], name: written(name, said)})
+                stated = with_odd(value, way, word)
+                unchanged(a, {**STORIES[story], name: written(name, stated)})
 
 
 OTHER_IDS = {

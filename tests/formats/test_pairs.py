@@ -244,15 +244,15 @@ def _stage_turned(values: Tree) -> Claim:
 
 
 def _choice(values: Tree) -> Claim:
-    said = {"timestamp": "2026-02-01T10:00:00.000Z", "context": "Which store?"}
+    stated = {"timestamp": "2026-02-01T10:00:00.000Z", "context": "Which store?"}
     more = {"options": ["a", "b"], "chosen": "b", "reasoning": "faster"}
-    _main(values)["decisions_made"].append({**said, **more})
+    _main(values)["decisions_made"].append({**stated, **more})
     return lambda facts: "Which store?" in [decision.what for decision in facts.decisions]
 
 
 def _decision(values: Tree) -> Claim:
-    said = {"decision": "Use Postgres", "rationale": "known", "timestamp": "2026-02-01T10:00:00Z"}
-    _main(values)["decisions_made"].append(said)
+    stated = {"decision": "Use Postgres", "rationale": "known", "timestamp": "2026-02-01T10:00:00Z"}
+    _main(values)["decisions_made"].append(stated)
     return lambda facts: "Use Postgres" in [decision.what for decision in facts.decisions]
 
 
@@ -419,7 +419,7 @@ def test_change_made_there_arrives_and_nothing_else_changes(story: str, b: str, 
     back = converted(there, b, a, ELSEWHERE)
     before, after = read(STORIES[story]), read(back)
     assert claim(carry_over.read(load_format(a), after, HERE)), "the change arrives"
-    assert facts_of(back, a) == facts_of(there, b), "and all else is still said"
+    assert facts_of(back, a) == facts_of(there, b), "and everything else is still stated"
     if story in ("praxis/legacy", "praxis/second"):
         assert _generation(a, after) == "redesign", "an older form is only changed by renewing it"
         return

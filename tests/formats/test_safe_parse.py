@@ -103,15 +103,15 @@ def test_unreadable_json_is_refused_with_code_and_line(text: str, code: str, lin
 
 
 @pytest.mark.parametrize(
-    "text, form, said",
+    "text, form, stated",
     [
         ('["tab\there"]', "json", "invalid JSON: invalid control character"),
         ('["open', "json", "invalid JSON: unterminated string"),
         ("a: b: c", "yaml", "invalid YAML: mapping values are not allowed in this context"),
     ],
 )
-def test_parser_message_names_the_language(text: str, form: str, said: str) -> None:
-    assert refusal(text, form).message == said
+def test_parser_message_names_the_language(text: str, form: str, stated: str) -> None:
+    assert refusal(text, form).message == stated
 
 
 YAML = [

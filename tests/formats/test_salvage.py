@@ -1,4 +1,4 @@
-"""JSON with slips that leave no doubt of what was meant is read whole, in every layout."""
+"""Damaged files: mistakes in JSON are repaired, and conflicts are split into their sides."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ SLIPS: dict[str, tuple[str, dict[str, Any]]] = {
 
 @pytest.mark.parametrize("slip", SLIPS)
 def test_mistake_loses_nothing_around_it(slip: str) -> None:
-    text, said = SLIPS[slip]
+    text, stated = SLIPS[slip]
     found = read_damaged(text.encode())
-    assert found is not None and found.rung == "whole" and found.value == said
+    assert found is not None and found.rung == "whole" and found.value == stated
 
 
 def test_mistake_before_the_damage_loses_nothing_between_them() -> None:

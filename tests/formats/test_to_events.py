@@ -34,7 +34,7 @@ def home(tmp_path: Path) -> Iterator[Forestay]:
         yield opened
 
 
-def told(story: str) -> Facts:
+def reported(story: str) -> Facts:
     tree = read(STORIES[story])
     return carry_over.read(load_format(_format_of(story)), tree, NOW)
 
@@ -62,7 +62,7 @@ def stored(home: Forestay) -> Facts:
 
 @pytest.mark.parametrize("story", STORIES)
 def test_adopted_journal_has_the_facts_of_the_file(home: Forestay, story: str) -> None:
-    facts = told(story)
+    facts = reported(story)
     again = plain(recorded(home, facts, _format_of(story)))
     for field, value in plain(facts).items():
         if field in APART:
@@ -86,17 +86,17 @@ def _by(key: str, entries: list[dict[str, Any]]) -> list[tuple[str, str]]:
     """Names and statuses; in the journal no agent waits, it was started or is not there."""
     waiting = {"pending": "running", "blocked": "running"} if key == "id" else {}
     default = "running" if key == "id" else "pending"
-    told = [(entry[key], entry.get("status", default)) for entry in entries]
-    return sorted((name, waiting.get(status, status)) for name, status in told)
+    reported = [(entry[key], entry.get("status", default)) for entry in entries]
+    return sorted((name, waiting.get(status, status)) for name, status in reported)
 
 
 @pytest.mark.parametrize("story", STORIES)
 def test_equal_readings_give_no_moves(story: str) -> None:
-    assert moves(told(story), told(story)) == []
+    assert moves(reported(story), reported(story)) == []
 
 
 def test_moves_lead_from_one_reading_to_the_other(home: Forestay) -> None:
-    before = told("craft/first")
+    before = reported("craft/first")
     recorded(home, before, "craft")
     after = replace(
         before,

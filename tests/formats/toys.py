@@ -59,21 +59,21 @@ class Toy(Format):
     def put(self, old: Tree | None, facts: Facts, where: Where) -> Tree:
         name, main = next(iter(old.items())) if old else (self.files(facts.native_id)[0], {})
         main = copy.deepcopy(main)
-        said = self.get({name: main}, where)
+        stated = self.get({name: main}, where)
         for key, of in self.fields().items():
-            if key not in main or of(said) != of(facts):
+            if key not in main or of(stated) != of(facts):
                 main[key] = of(facts)
-        self.put_lists(main, said, facts)
-        self.put_times(main, said, facts, where)
+        self.put_lists(main, stated, facts)
+        self.put_times(main, stated, facts, where)
         return {name: main}
 
-    def put_times(self, main: dict[str, Any], said: Facts, facts: Facts, where: Where) -> None:
+    def put_times(self, main: dict[str, Any], stated: Facts, facts: Facts, where: Where) -> None:
         pass
 
     def fields(self) -> dict[str, Any]:
         raise NotImplementedError
 
-    def put_lists(self, main: dict[str, Any], said: Facts, facts: Facts) -> None:
+    def put_lists(self, main: dict[str, Any], stated: Facts, facts: Facts) -> None:
         raise NotImplementedError
 
 
@@ -106,7 +106,7 @@ class Rich(Toy):
         facts.decisions = [DecisionFact(each["what"], each["why"]) for each in main.get("why", [])]
         return facts
 
-    def put_lists(self, main: dict[str, Any], said: Facts, facts: Facts) -> None:
+    def put_lists(self, main: dict[str, Any], stated: Facts, facts: Facts) -> None:
         old = {item["key"]: item for item in main.get("items", [])}
         main["items"] = [
             {**old.get(step.id, {}), "key": step.id, "text": step.title, "state": step.status}
@@ -118,9 +118,9 @@ class Rich(Toy):
             {"what": each.what, "why": each.because} for each in facts.decisions[len(known) :]
         ]
 
-    def put_times(self, main: dict[str, Any], said: Facts, facts: Facts, where: Where) -> None:
+    def put_times(self, main: dict[str, Any], stated: Facts, facts: Facts, where: Where) -> None:
         """A file says when it began, even if nobody knows: then it began now."""
-        if facts.began_at is not None and facts.began_at != said.began_at:
+        if facts.began_at is not None and facts.began_at != stated.began_at:
             main["began"] = facts.began_at
         main.setdefault("began", where.now)
 
@@ -153,7 +153,7 @@ class Poor(Toy):
         facts.decisions = [DecisionFact(each) for each in main.get("log", [])]
         return facts
 
-    def put_lists(self, main: dict[str, Any], said: Facts, facts: Facts) -> None:
+    def put_lists(self, main: dict[str, Any], stated: Facts, facts: Facts) -> None:
         done = ("done", "skipped")
         main["todo"] = [step.title for step in facts.steps if step.status not in done]
         main["finished"] = [step.title for step in facts.steps if step.status in done]

@@ -177,7 +177,7 @@ def _match(old: list[Any], new: list[Any], places: list[int] | None = None) -> d
         diff.both(
             lambda each: (each[0], diff.text_of(each[1])),
             lambda each: diff.text_of(each[1]),
-            lambda each: _id(each[1]),
+            lambda each: text(mapping(each[1]).get("id")) or None,
             lambda each: _named(each, each[0], _status(each[1])),
             lambda each: _named(each, _status(each[1])),
             # Where a word is less exact, what is over still differs from what is not.
@@ -191,10 +191,6 @@ def _match(old: list[Any], new: list[Any], places: list[int] | None = None) -> d
     for name, starts in find_known_prefixes(there, here.keys() - {""}).items():
         found.setdefault(here[starts[-1]], there[name])
     return found
-
-
-def _id(element: Any) -> str | None:
-    return text(mapping(element).get("id")) or None
 
 
 def _status(element: Any) -> str:
@@ -227,7 +223,9 @@ def read(format: Format, files: Tree, where: Where) -> Facts:
     if facts.status == "failed" and facts.paused_at is not None and full.status == "active":
         # An active session has no pause, so another program has stopped it since.
         full.status = facts.status
-    return full if _is_sound(full) else facts
+    # Any program may have written what was carried: every status has to exist.
+    units = {*(step.status for step in full.steps), *(agent.status for agent in full.agents)}
+    return full if full.status in SESSION and units <= set(UNIT) else facts
 
 
 def _merged(change: Plain, native: Plain, *, has_goal: bool) -> Plain:
@@ -263,43 +261,32 @@ def _is_unchanged(was: Any, current: Any) -> bool:
 
 
 def _merge_list(current: list[Any], entries: list[Plain]) -> list[Any]:
-    """Return a list with the carried changes to those of its elements that are still there."""
+    """Return a list with the carried changes to those of its elements that are still there.
+
+    It has the carried order; elements that another program added follow the one before them.
+    """
     known = sorted((each for each in entries if "was" in each), key=lambda each: each["at"])
     found = _match([each["was"] for each in known], current, [each["at"] for each in known])
     places = {id(known[here]): there for here, there in found.items()}
-    merged = {
-        places[id(each)]: _merge_element(current, each, places)
-        for each in known
-        if id(each) in places
-    }
-    unlisted = [place for place in range(len(current)) if place not in merged]
-    texts = {diff.text_of(current[place]) for place in unlisted}
-    new = [each for each in entries if "was" not in each and diff.text_of(each["now"]) not in texts]
-    unmoved = [
-        there for here, there in sorted(found.items()) if _has(current[there], known[here]["was"])
-    ]
-    if unmoved != sorted(unmoved):
-        # Another program has changed the order.
-        values = [merged.get(place, current[place]) for place in range(len(current))]
-        return [value for value in [*values, *(each["now"] for each in new)] if value is not None]
-    made: list[Any] = []
-    after: dict[int, list[Any]] = {}
-    for place in unlisted:
-        anchor = max((other for other in merged if other < place), default=-1)
-        after.setdefault(anchor, []).append(current[place])
-    made += after.get(-1, [])
+    there, last = set(found.values()), -1
+    added: dict[int, list[Any]] = {-1: []}
+    for place, element in enumerate(current):
+        if place in there:
+            last = place
+        else:
+            added.setdefault(last, []).append(element)
+    texts = {diff.text_of(element) for elements in added.values() for element in elements}
+    made = added[-1]
     for each in entries:
-        place = places.get(id(each), -1)
-        if place >= 0:
-            made += [merged[place], *after.get(place, [])]
-        elif each in new:
+        if (place := places.get(id(each), -1)) >= 0:
+            made += [_merge_element(current[place], each), *added.get(place, [])]
+        elif "was" not in each and diff.text_of(each["now"]) not in texts:
             made.append(each["now"])
     return [value for value in made if value is not None]
 
 
-def _merge_element(current: list[Any], entry: Plain, places: dict[int, int]) -> Any:
-    was, element = entry["was"], current[places[id(entry)]]
-    now = entry.get("now", was)
+def _merge_element(element: Any, entry: Plain) -> Any:
+    was, now = entry["was"], entry.get("now", entry["was"])
     if now is None or not isinstance(element, dict):
         return now if _is_unchanged(was, element) else element
     made = _merge(was, element, now)
@@ -308,27 +295,11 @@ def _merge_element(current: list[Any], entry: Plain, places: dict[int, int]) -> 
     return made
 
 
-def _has(element: Any, part: Any) -> bool:
-    """Return whether an element still holds all values of an earlier form of it."""
-    if isinstance(element, dict) and isinstance(part, dict):
-        return all(
-            _is_unchanged(part.get(key, _MISSING), element.get(key, _MISSING))
-            for key in ("status", *part)
-        )
-    return _is_unchanged(part, element)
-
-
 def _without_bare(steps: list[Any], entries: list[Plain]) -> list[Any]:
     """Return steps without carried headings whose tasks were all removed: each would be a task."""
     parents = {mapping(each.get("now")).get("parent") for each in entries}
     bare = parents - {mapping(step).get("parent") for step in steps}
     return [step for step in steps if step.get("unit") != "phase" or step.get("id") not in bare]
-
-
-def _is_sound(facts: Facts) -> bool:
-    """Return whether every status exists: any program may have written what was carried."""
-    units = {*(step.status for step in facts.steps), *(agent.status for agent in facts.agents)}
-    return facts.status in SESSION and units <= set(UNIT)
 
 
 # Converting

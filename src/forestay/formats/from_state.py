@@ -118,18 +118,13 @@ def log_facts(values: Iterable[ev.Body]) -> Facts:
             facts.errors.append(ErrorFact(body.error, agent=body.agent))
         elif isinstance(body, ev.FileChanged):
             facts.files.append(_fact(FileFact, body))
+        elif isinstance(body, ev.ContextMeasured) and body.agent:
+            facts.tokens_by_agent[body.agent] = body.tokens
         elif isinstance(body, ev.ContextMeasured):
-            _add_figure(facts, body)
+            facts.tokens = body.tokens
         elif isinstance(body, ev.ContextCompressed):
             facts.compressions = 1
     return facts
-
-
-def _add_figure(facts: Facts, body: ev.ContextMeasured) -> None:
-    if body.agent:
-        facts.tokens_by_agent[body.agent] = body.tokens
-    else:
-        facts.tokens = body.tokens
 
 
 def clear_retracted_figures(facts: Facts, taken: Facts) -> Facts:
@@ -185,27 +180,24 @@ def _figures(row: Struct, *names: str) -> dict[str, int | None]:
     return {name: getattr(row, name) or None for name in names}
 
 
-def _is_only_measured(row: st.Agent) -> bool:
-    """Return whether the size of its context is all that is known of an agent."""
-    began = row.attempts or row.is_planned or row.status != "pending"
-    return not began and row.fraction is None
-
-
 def _agent_fact(row: st.Agent) -> AgentFact:
     figures = _figures(row, "started_at", "ended_at", "retried_at", "tokens")
     return _fact(AgentFact, row, retries=max(0, row.attempts - 1), **figures)
 
 
-def _rows_to_list(state: st.State, table: str, kind: type[_Row]) -> list[_Row]:
-    found = rows(state, table, kind)
-    return [row for row in found if not (isinstance(row, st.Agent) and _is_only_measured(row))]
-
-
 def _lists(state: st.State) -> dict[str, Any]:
-    return {
-        field: [make_fact(row) for row in _rows_to_list(state, table, kind)]
+    """Return the lists of facts; an agent of which only its context is known is none of them."""
+    found = {
+        field: [make_fact(row) for row in rows(state, table, kind)]
         for table, (field, kind, make_fact) in _LISTS.items()
     }
+    agents = rows(state, "agent", st.Agent)
+    begun = (
+        row
+        for row in agents
+        if row.attempts or row.is_planned or row.status != "pending" or row.fraction is not None
+    )
+    return found | {"agents": [_agent_fact(row) for row in begun]}
 
 
 def _checkpoint_fact(row: st.Checkpoint) -> CheckpointFact:
@@ -216,7 +208,6 @@ def _checkpoint_fact(row: st.Checkpoint) -> CheckpointFact:
 # Table of rows → the field of facts that lists them, their kind, and how each becomes a fact.
 _LISTS: dict[str, tuple[str, type[Any], Callable[[Any], Any]]] = {
     "step": ("steps", st.Step, _step_fact),
-    "agent": ("agents", st.Agent, _agent_fact),
     "decision": ("decisions", st.Decision, partial(_fact, DecisionFact)),
     "error": ("errors", st.Problem, partial(_fact, ErrorFact)),
     "checkpoint": ("checkpoints", st.Checkpoint, _checkpoint_fact),

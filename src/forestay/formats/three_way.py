@@ -348,14 +348,10 @@ def _fields(value: Any, path: str = "") -> Iterator[tuple[str, str]]:
             yield from _fields(each, f"{path}.{key}")
     elif isinstance(value, list):
         for each in value:
-            yield from _fields(each, f"{path}[{_member_name(each)}]")
+            names = (mapping(each).get(key) for key in _MEMBER_NAMES)
+            yield from _fields(each, f"{path}[{next(filter(None, names), '')}]")
     else:
         yield path, str(value)
-
-
-def _member_name(member: Any) -> str:
-    names = (mapping(member).get(key) for key in _MEMBER_NAMES)
-    return str(next(filter(None, names), ""))
 
 
 # -- what no event records ------------------------------------------------------------------------
@@ -397,7 +393,10 @@ def _unrecorded(edit: _Edit) -> list[str]:
         elif key == "errors" or isinstance(before.get(key), list):
             found += _removed(edit, key)
         elif all_ != ours and edit.moves_with(key, ours) == edit.made:
-            found.append(_describe(key, all_))
+            is_time = key.endswith("_at")
+            shown = timestamps.write(all_) if is_time and isinstance(all_, int) else all_
+            is_gone = all_ in ("", None, [], {})
+            found.append(f"{key} was removed" if is_gone else f"{key}: {shown}")
     return sorted(found)
 
 
@@ -420,14 +419,6 @@ def _label(element: Any) -> str:
     return next((text for text in texts if isinstance(text, str) and text), "")
 
 
-def _describe(key: str, theirs: Any) -> str:
-    """Return a residue in words."""
-    if theirs in ("", None, [], {}):
-        return f"{key} was removed"
-    is_time = key.endswith("_at") and isinstance(theirs, int)
-    return f"{key}: {timestamps.write(theirs) if is_time else theirs}"
-
-
 def _unrecorded_elements(edit: _Edit, key: str) -> Iterator[str]:
     """Yield what no move records of a list of named elements, removed ones included."""
     was, is_, ours, all_ = edit.named(key)
@@ -442,18 +433,14 @@ def _unrecorded_elements(edit: _Edit, key: str) -> Iterator[str]:
 
 def _removed_elements(edit: _Edit, key: str) -> Iterator[str]:
     was, is_, ours, _ = edit.named(key)
-    became = _became(edit.today, edit.merged) if key == "decisions" else {}
+    sides = (edit.today, edit.merged) if key == "decisions" else ({}, {})
+    decisions = (msgspec.convert(side.get(key, []), list[DecisionFact]) for side in sides)
+    became = reworded(*decisions)
     for name in was:
         if name not in is_ and name in ours and name not in became:
             yield f"{key}: {name} was removed"
         elif name in became and alike(name, became[name]) <= _CLEAR:
             yield f"{key}: {name} was removed (it counts as {became[name]} now)"
-
-
-def _became(today: Plain, merged: Plain) -> dict[str, str]:
-    """Return the decisions that count as reworded, and their new words."""
-    sides = (side.get("decisions", []) for side in (today, merged))
-    return reworded(*(msgspec.convert(side, list[DecisionFact]) for side in sides))
 
 
 def _recorded_names(edit: _Edit, key: str) -> set[str]:

@@ -70,10 +70,6 @@ def _with_times(new: Sequence[_New], latest: int, undated: int) -> Iterator[tupl
         yield latest, each
 
 
-def _update_lines(tree: Tree) -> list[Node]:
-    return [line for line in read.log_of(tree) if read.is_update(line)]
-
-
 def _earliest_time(tree: Tree, was: Facts, where: Where) -> int:
     """Return the earliest time for a new line.
 
@@ -96,7 +92,8 @@ def _missing_updates(tree: Tree, was: Facts, facts: Facts, where: Where) -> list
     if the log is gone."""
     if where.brief or (read.key_of(tree, STATE) and not read.key_of(tree, LOG)):
         return facts.updates
-    if written := _written_updates(_update_lines(tree), facts.updates, where):
+    lines = [line for line in read.log_of(tree) if read.is_update(line)]
+    if written := _written_updates(lines, facts.updates, where):
         since = min(written)
         return [each for at, each in enumerate(facts.updates) if at >= since and at not in written]
     return _updates_since(facts.updates, timestamps.first(was.updated_at, 0))
@@ -120,35 +117,29 @@ def _written_updates(lines: list[Node], updates: list[UpdateFact], where: Where)
     """Return the indexes of the updates that have a line, of the same time or of a later one.
 
     A line can be later than its update where a clock was set back, or where an old copy of the
-    log replaced the first line.
+    log replaced the first line: then it is that of the first remaining older update.
     """
-    free = defaultdict[Hashable, deque[int]](deque)
-    for at, each in enumerate(updates):
-        free[each.kind, timestamps.write(each.at)].append(at)
-    written, late = set[int](), list[tuple[str, str]]()
-    for line in lines:
-        key = (line["event"], text(line.get("timestamp")))
-        if free[key]:
-            written.add(free[key].popleft())
-        else:
-            late.append(key)
-    return written | _late_updates(late, updates, written, where)
-
-
-def _late_updates(
-    late: list[tuple[str, str]], updates: list[UpdateFact], written: set[int], where: Where
-) -> set[int]:
-    """Return the indexes of updates whose line is later: the first remaining older update."""
+    exact = pair(
+        lines,
+        updates,
+        [
+            (
+                lambda line: (line["event"], text(line.get("timestamp"))),
+                lambda each: (each.kind, timestamps.write(each.at)),
+            )
+        ],
+    )
+    written = set(exact.values())
     free = defaultdict[str, deque[int]](deque)
     for at in range(min(written, default=0), len(updates)):
         if at not in written:
             free[updates[at].kind].append(at)
-    found = set[int]()
-    for kind, stamp in late:
-        moment = timestamps.first(timestamps.read(stamp, where.naive), 0)
-        if free[kind] and updates[free[kind][0]].at < moment:
-            found.add(free[kind].popleft())
-    return found
+    for place, line in enumerate(lines):
+        same = free[line["event"]] if place not in exact else deque()
+        moment = timestamps.read(line.get("timestamp"), where.naive) or 0
+        if same and updates[same[0]].at < moment:
+            written.add(same.popleft())
+    return written
 
 
 def _line(tree: Tree, each: CommandFact | UpdateFact, at: int, of_now: bool) -> Node:

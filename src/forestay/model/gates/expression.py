@@ -110,9 +110,11 @@ class _Parser:
         try:
             tree = ast.parse(self._masked(), mode="eval")
         except SyntaxError as error:
-            if not error.offset:
+            # The interpreter's own words differ from version to version.
+            if not error.offset or error.offset > len(self.text):
                 raise _bad("the rule ends too early", len(self.text) + 1) from None
-            raise _bad(error.msg, error.offset) from None
+            rest = self.text[error.offset - 1 :]
+            raise _bad(f"cannot read `{rest[:20]}`", error.offset) from None
         except (RecursionError, MemoryError):
             raise _bad(f"more than {DEEPEST} levels deep", 1) from None
         return self._node(tree.body, 1)

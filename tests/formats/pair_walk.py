@@ -308,8 +308,8 @@ UNSAID = {
 position was not stated, and tasks are phases by their order."""
 
 
-def may_reach(a: str, reported: list[str], files: Files) -> str:
-    kinds = [each for one in reported for each in ALSO.get(one, (one,))]
+def may_reach(a: str, edit_kinds: list[str], files: Files) -> str:
+    kinds = [each for one in edit_kinds for each in ALSO.get(one, (one,))]
     reach = [REACH[a].get(each, "nowhere") for each in kinds]
     if _travels(files):
         reach += [where for kind, where in UNSAID.get(a, {}).items() if kind in ("", *kinds)]
@@ -329,12 +329,12 @@ def walk(seed: int) -> None:
     """There and back, unedited and edited; raises `Broken` where something is not true."""
     chance = Random(seed)
     way = chance.sample(list(REGISTRY), chance.choice((2, 2, 2, 3)))
-    stated = [f"seed {seed}: {' → '.join(way)}"]
+    trail = [f"seed {seed}: {' → '.join(way)}"]
     is_hurt = False
     if chance.random() < 0.15:
         story = chance.choice([story for story in STORIES if story.startswith(f"{way[0]}/")])
         files = STORIES[story]
-        stated.append(story)
+        trail.append(story)
         # An edited file of an older generation comes back in today's form.
         is_hurt = story in ("praxis/legacy", "praxis/second")
     else:
@@ -343,14 +343,16 @@ def walk(seed: int) -> None:
     try:
         there = go(files, way, HERE)
         require_equal(files, go(there, way[::-1], ELSEWHERE))
-        after, reported = edited(chance, way[-1], there, stated)
+        after, edit_kinds = edited(chance, way[-1], there, trail)
         back = go(after, way[::-1], ELSEWHERE)
         hold_facts(facts_of(after, way[-1]), facts_of(back, way[0]))
-        if reported and not is_hurt:
-            hold_views(way[0], way[-1], reported, *(read(of) for of in (files, back, there, after)))
-            hold_frame(files, back, may_reach(way[0], reported, files))
+        if edit_kinds and not is_hurt:
+            hold_views(
+                way[0], way[-1], edit_kinds, *(read(of) for of in (files, back, there, after))
+            )
+            hold_frame(files, back, may_reach(way[0], edit_kinds, files))
     except Exception as error:
-        raise Broken("\n".join([*stated, str(error)])) from error
+        raise Broken("\n".join([*trail, str(error)])) from error
 
 
 def go(files: Files, way: list[str], where: Where) -> Files:
@@ -359,15 +361,15 @@ def go(files: Files, way: list[str], where: Where) -> Files:
     return files
 
 
-def edited(chance: Random, b: str, files: Files, stated: list[str]) -> tuple[Files, list[str]]:
+def edited(chance: Random, b: str, files: Files, trail: list[str]) -> tuple[Files, list[str]]:
     """The files as another program leaves them, and what kinds of things it touched."""
     values = read(files)
     edits = chance.sample(EDITS[b], chance.choice((1, 1, 2)))
     edits += [UPDATED[b]] if chance.random() < 0.5 else []
-    reported = [(edit.__name__, edit(chance, opened(b, values))) for edit in edits]
-    stated += [name for name, touched in reported if touched]
+    edit_kinds = [(edit.__name__, edit(chance, opened(b, values))) for edit in edits]
+    trail += [name for name, touched in edit_kinds if touched]
     made = {name: spelled(chance, name, value) for name, value in values.items()}
-    return made, [touched for _, touched in reported if touched]
+    return made, [touched for _, touched in edit_kinds if touched]
 
 
 def require_equal(one: Files, other: Files) -> None:
@@ -382,14 +384,14 @@ def hold_facts(want: View, have: View) -> None:
 
 
 def hold_views(
-    a: str, b: str, reported: list[str], before: Tree, after: Tree, there: Tree, edited: Tree
+    a: str, b: str, edit_kinds: list[str], before: Tree, after: Tree, there: Tree, edited: Tree
 ) -> None:
     was, now = (VIEWS[a](opened(a, values)) for values in (before, after))
     other, wanted = (VIEWS[b](opened(b, values)) for values in (there, edited))
-    touched = {part for one in reported for part in TOUCHES.get(one, (one,))}
+    touched = {part for one in edit_kinds for part in TOUCHES.get(one, (one,))}
     for name in was.keys() & now.keys():
         if name not in touched and was[name] != now[name]:
-            raise Broken(f"{name} was {was[name]}, is {now[name]}; {reported} touched")
+            raise Broken(f"{name} was {was[name]}, is {now[name]}; {edit_kinds} touched")
         if not touched & FOLLOWS.get(name, set()) and name in other and name in wanted:
             old, new = (_as_in(a, name, view[name]) for view in (other, wanted))
             if was[name] == old and now[name] != new:

@@ -1,4 +1,4 @@
-"""The random id that a file carries, which tells which of our renderings an edit was made from.
+"""The random id that a file carries, which identifies the rendering that an edit was made from.
 
 In JSON it is `forestay.id`, the key of our own; in YAML it is a comment line, so that no program
 meets a key it does not know. A rendering gets another id whenever anything else in it changes.

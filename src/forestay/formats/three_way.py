@@ -174,12 +174,12 @@ def as_recorded(facts: Facts) -> Plain:
 
     Only an end has a reason: some formats derive one from an error that ended nothing.
     """
-    told: Plain = plain(facts)
+    values: Plain = plain(facts)
     if facts.status not in _OVER:
-        told.pop("because", None)
-    for error in told.get("errors", []):
+        values.pop("because", None)
+    for error in values.get("errors", []):
         error["category"] = category_of(error.get("category", ""))
-    return told
+    return values
 
 
 # -- writing facts into existing files -------------------------------------
@@ -203,7 +203,7 @@ def write_facts(
     if not old:
         return carry_over.write(format, None, facts, where)
     in_file = format.get(old, where)
-    facts = _without_untold_times(facts, in_file)
+    facts = _without_unstated_times(facts, in_file)
     if not is_clean:
         raw = plain(in_file)
         facts = msgspec.convert(restore_texts(raw, clean(raw), plain(facts)), Facts)
@@ -254,7 +254,7 @@ def _originals(original: Any, cleaned: Any) -> dict[str, str]:
     return {text: raw for each in pairs for text, raw in _originals(*each).items()}
 
 
-def _without_untold_times(facts: Facts, in_file: Facts) -> Facts:
+def _without_unstated_times(facts: Facts, in_file: Facts) -> Facts:
     """Return the facts without times that the files leave out of what they state already.
 
     In the journal everything has a time, even if the file gave none.
@@ -300,7 +300,7 @@ def _with_error(fact: AgentFact, in_file: AgentFact | None) -> AgentFact:
 
 
 def _run(agent: AgentFact) -> object:
-    """Return what tells runs of an agent apart, as far as every format has it."""
+    """Return what distinguishes the runs of an agent, as far as every format has it."""
     return agent.status, *((getattr(agent, name) or 0) // 1000 for name in _TIMES)
 
 

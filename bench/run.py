@@ -5,7 +5,7 @@ ratio of medians after a warm-up. Absolute times depend on the machine; the rati
 
     make bench                              50 pairs each
     make bench ARGS=--quick                 15 pairs each
-    make bench ARGS='--quick layouts check'  these rows only
+    make bench ARGS='--quick formats check'  these rows only
 
 A row that is over its bar is measured again. The exit code is 1 if one is over it three times.
 """
@@ -535,7 +535,7 @@ def grow(journal: Journal, session: str, count: int) -> None:
 
 
 def new_project(folder: str) -> str:
-    """A project of its own: else its layout files would be those of the checkout around it."""
+    """A project of its own: else its format files would be those of the checkout around it."""
     subprocess.run(["git", "init", "--quiet", folder], check=True)
     return folder
 
@@ -575,7 +575,7 @@ def travel(folder: str, pairs: int) -> None:
 
 ROWS: dict[str, Callable[[str, int], None]] = {
     "event": one_event,
-    "layouts": formats_bound,
+    "formats": formats_bound,
     "adopt": adopting,
     "check": checking,
     "processes": whole_processes,

@@ -24,7 +24,7 @@ import pytest
 
 LIST = Path("docs/requirements.md")
 CLASSES = ("tested", "documented", "refused", "later")
-FEATURES = ("layouts", "plans", "agents", "teleport", "server")
+FEATURES = ("formats", "plans", "agents", "teleport", "server")
 
 _HEADING = re.compile(r"^## (?P<document>[SX]\d) .*\((?P<total>\d+)\)$")
 _LINE = re.compile(

@@ -1,4 +1,4 @@
-"""A project with a session in each of the five layouts, for tests that meet such files."""
+"""A project with a session in each of the five formats, for tests that meet such files."""
 
 from __future__ import annotations
 

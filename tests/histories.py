@@ -366,7 +366,7 @@ _BODIES: list[Callable[[Random], Body]] = _weighted(
     (1, lambda r: ev.ClaimOverridden(claim="c1", result="kept", because="I know")),
     (2, _attribute),
     (1, lambda r: ev.ContractAcknowledged(agent=_agent(r), version="1", checksum="d5")),
-    (1, lambda r: ev.ForeignEdited(layout="praxis", path="s.json", digest="d6")),
+    (1, lambda r: ev.ForeignEdited(format="praxis", path="s.json", digest="d6")),
     (1, lambda r: ev.EvidenceObserved(proof="lint", argv=["make"], exit=r.choice((0, 2)))),
 )
 

@@ -17,7 +17,7 @@ GOOD = """
 - S0-1 [tested] Shown by a test.
 - S0-2 [documented: docs/process.md#how-we-change-it] Said in a document.
 - S0-3 [refused: it would lose data] Not done.
-- S0-4 [later: layouts] Comes with a feature.
+- S0-4 [later: formats] Comes with a feature.
 
 ## X0 its companion (1)
 
@@ -61,15 +61,15 @@ def test_summary_is_one_line_per_document_and_a_total() -> None:
     [
         ("[tested] Shown", "Shown", "S0-1 is in no class"),
         ("[tested]", "[done]", "S0-1 is in no class"),
-        ("- S0-4 [later: layouts] Comes with a feature.\n", "", "S0-4 is in no class"),
+        ("- S0-4 [later: formats] Comes with a feature.\n", "", "S0-4 is in no class"),
         ("- X0-1 ", "- X0-2 ", "X0-1 is in no class"),
         ("- X0-1 ", "- X0-2 ", "X0-2 is beyond"),
         ("- S0-4 ", "- S0-3 ", "S0-3 is listed twice"),
-        ("- S0-4 [later: layouts] Comes with a feature.", "- S0-4: soon", "cannot be read"),
+        ("- S0-4 [later: formats] Comes with a feature.", "- S0-4: soon", "cannot be read"),
         ("[tested]", "[tested: here]", "[tested] takes nothing"),
         ("[refused: it would lose data]", "[refused]", "must say why"),
-        ("[later: layouts]", "[later]", "must say with which feature"),
-        ("[later: layouts]", "[later: someday]", "names no feature"),
+        ("[later: formats]", "[later]", "must say with which feature"),
+        ("[later: formats]", "[later: someday]", "names no feature"),
         ("docs/process.md#how", "docs/absent.md#how", "a place that does not exist"),
         ("#how-we-change-it", "#how-we-keep-it", "a place that does not exist"),
         ("#how-we-change-it", "", "a place that does not exist"),
@@ -167,7 +167,7 @@ def test_run_in_which_a_marked_test_did_not_pass_fails(
 
 
 @pytest.mark.parametrize(
-    "lost", ["[later: layouts] ", "- S0-4 [later: layouts] Comes with a feature."]
+    "lost", ["[later: formats] ", "- S0-4 [later: formats] Comes with a feature."]
 )
 def test_run_with_a_number_in_no_class_fails(pytester: pytest.Pytester, lost: str) -> None:
     result = _run(pytester, "pass", listed=GOOD.replace(lost, ""))
@@ -176,7 +176,7 @@ def test_run_with_a_number_in_no_class_fails(pytester: pytest.Pytester, lost: st
 
 
 def test_run_with_a_mark_for_an_unknown_number_fails(pytester: pytest.Pytester) -> None:
-    listed = GOOD.replace("(4)", "(3)").replace("- S0-4 [later: layouts] Comes with a feature.", "")
+    listed = GOOD.replace("(4)", "(3)").replace("- S0-4 [later: formats] Comes with a feature.", "")
     result = _run(pytester, "pass", listed=listed.replace("S0-", "S1-").replace("## S0", "## S1"))
     assert result.ret == pytest.ExitCode.TESTS_FAILED
     result.stdout.fnmatch_lines(["PROBLEM *test_a is marked with S0-1, which is in no list"])

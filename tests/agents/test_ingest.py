@@ -1097,7 +1097,7 @@ def test_goal_of_a_hostile_file_is_not_used_and_only_its_path_is_named(hooks: Ho
     assert "IGNORE" not in text and "forestay adopt" in text
 
 
-# -- files of a layout -------------------------------------------------------------------------
+# -- files of a format -------------------------------------------------------------------------
 
 
 @pytest.mark.req("S4-39", "S4-77", "S4-69")

@@ -66,7 +66,7 @@ def test_a_key_covers_implied_events_too(s: Session) -> None:
 
 def test_events_recorded_together_are_all_recorded_or_none(stay: Forestay, s: Session) -> None:
     found = Session(stay.context, s.id, actor="file:ai-session")
-    edit = ev.ForeignEdited(layout="ai-session", path="state.yaml", digest="0" * 64)
+    edit = ev.ForeignEdited(format="ai-session", path="state.yaml", digest="0" * 64)
     with pytest.raises(Refused):
         found._recorder.record(edit, ev.StepCompleted(step="t9"), key="a look")
     assert kinds(s) == ["session.started"]

@@ -287,7 +287,7 @@ def test_session_that_cannot_be_archived_stays_bound(cli: Cli, tmp_path: Path, p
         answer = cli("files", "cleanup", "--completed", "--yes")
         assert answer.code == 4 and "may not be written to" in answer.out, answer
         Path(".ai-session", place).chmod(0o755)
-        assert cli.json("files", "--session", session)["layouts"], "it is still kept in these files"
+        assert cli.json("files", "--session", session)["formats"], "it is still kept in these files"
         assert "Archived: closed" in cli.ok("files", "cleanup", "--completed", "--yes").out
 
 

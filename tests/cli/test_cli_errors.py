@@ -158,7 +158,7 @@ NEAR = {
     "show #5": "forestay show --at 5",
     "list 5": "forestay list -n 5",
     "session use logn": "login",
-    "layout add craft": "forestay files?",
+    "format add craft": "forestay files?",
     "task done mailx": "mail",
     "agent done cod-1": "code-1",
 }

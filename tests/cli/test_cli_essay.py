@@ -16,7 +16,7 @@ OUTLINE = "### Section 1: Waste (~300 words)\n### Section 2: Care (~200 words)\n
 def essay(cli: Cli, project: Path) -> Path:
     """Return the folder of an essay whose outline is approved."""
     cli.start("On slow software", "--workflow", "essay", "--bind", "essay", "--id", "slow")
-    folder = Path(cli.json("files")["layouts"][0]["path"]).parent
+    folder = Path(cli.json("files")["formats"][0]["path"]).parent
     (folder / "stage-1-thesis.md").write_text(THESIS)
     (folder / "stage-2-outline.md").write_text(OUTLINE)
     cli.ok("essay", "approve", "G1")
@@ -27,7 +27,7 @@ def essay(cli: Cli, project: Path) -> Path:
 @pytest.mark.req("X3-1")
 def test_essay_starts_in_a_separate_folder(cli: Cli, project: Path) -> None:
     cli.start("E", "--workflow", "essay", "--bind", "essay", "--pushback", "light")
-    (bound,) = cli.json("files")["layouts"]
+    (bound,) = cli.json("files")["formats"]
     state = Path(bound["path"])
     assert state.parent.name.startswith("essay-pipeline-")
     assert 'pushback_level: "light"' in state.read_text()

@@ -52,8 +52,8 @@ def test_check_prints_the_documented_fields(cli: Cli, project: Path) -> None:
     answer = cli("--json", "files", "check", CRAFT)
     assert answer.code == 5
     printed = answer.json
-    assert {"layout", "version", "findings", "complete", "status", "progress"} <= printed.keys()
-    assert printed["layout"] == "craft" and printed["ok"] is False
+    assert {"format", "version", "findings", "complete", "status", "progress"} <= printed.keys()
+    assert printed["format"] == "craft" and printed["ok"] is False
     wanted = {"code", "severity", "file", "where", "requirement", "message"}
     assert all(wanted <= finding.keys() for finding in printed["findings"])
 
@@ -153,9 +153,9 @@ def test_ai_session_is_also_accepted_with_an_underscore(cli: Cli) -> None:
     place.write_text("{")
     assert "ai-session" in cli.ok("files", "restore", "ai_session").out
     cli.ok("files", "unbind", "ai_session")
-    assert cli.json("files")["layouts"] == []
+    assert cli.json("files")["formats"] == []
     cli.ok("files", "bind", "ai_session:login-2026-01-31")
-    assert [one["layout"] for one in cli.json("files")["layouts"]] == ["ai-session"]
+    assert [one["format"] for one in cli.json("files")["formats"]] == ["ai-session"]
 
 
 @pytest.mark.parametrize("option", ["-o", "--choose"])
@@ -252,17 +252,17 @@ def test_file_or_folder_without_a_session_is_reported(cli: Cli, project: Path, n
 def test_start_shows_the_paths_of_bound_files(cli: Cli, project: Path) -> None:
     answer = cli.ok("start", "Add login", "--bind", "orchestrator")
     assert f"  its files: {ORCHESTRATOR}\n" in answer.out
-    reported = cli.json("start", "Add logout", "--bind", "craft")["layouts"]
-    assert reported == cli.json("files")["layouts"] and Path(reported[0]["path"]).is_file()
-    assert cli.json("start", "Add nothing")["layouts"] == []
+    reported = cli.json("start", "Add logout", "--bind", "craft")["formats"]
+    assert reported == cli.json("files")["formats"] and Path(reported[0]["path"]).is_file()
+    assert cli.json("start", "Add nothing")["formats"] == []
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_binding_a_format_twice_writes_one_set_of_files(cli: Cli, kind: str) -> None:
     cli.start("Add login", "--bind", kind)
-    (before,) = cli.json("files")["layouts"]
+    (before,) = cli.json("files")["formats"]
     assert cli.json("files", "bind", kind)["path"] == before["path"]
-    assert [one["path"] for one in cli.json("files")["layouts"]] == [before["path"]]
+    assert [one["path"] for one in cli.json("files")["formats"]] == [before["path"]]
 
 
 def test_answer_of_bind_is_the_resulting_binding(cli: Cli, project: Path) -> None:
@@ -271,7 +271,7 @@ def test_answer_of_bind_is_the_resulting_binding(cli: Cli, project: Path) -> Non
     (project / INDEX).write_text("no index\n")
     for kind in ("craft", "ai-session"):
         added = cli.json("files", "bind", kind)
-        last = cli.json("files")["layouts"][-1]
+        last = cli.json("files")["formats"][-1]
         assert {name: added[name] for name in last} == last
     assert added["suspended"] and not (project / STATE).exists()
     assert ", once it can be written\n" in cli.ok("files", "bind", "ai-session").out
@@ -297,7 +297,7 @@ def test_unwritten_files_are_reported_by_read_only_commands(
             cli.ok("note", "hello")
         (one,) = cli.json("status")["suspended"]
         why = "invalid JSON" if is_torn else "version 9 is not supported for writing"
-        assert (one["layout"], one["path"]) == ("orchestrator", str(path)) and why in one["why"]
+        assert (one["format"], one["path"]) == ("orchestrator", str(path)) and why in one["why"]
         assert f"  files    orchestrator not written: {one['why']}\n" in cli.ok("status").out
         assert f"not written: {one['why']}\n" in cli.ok("files").out
         assert "No problems found" not in cli("doctor").out
@@ -349,7 +349,7 @@ def test_advice_for_unwritten_files_works(cli: Cli, project: Path) -> None:
     path = project / ORCHESTRATOR
     path.write_text(path.read_text().replace('"schema_version": "1.0"', '"schema_version": "9"'))
     theirs = path.read_text()
-    (advice,) = [a for a in cli.json("doctor")["advice"] if a["code"] == "layout-suspended"]
+    (advice,) = [a for a in cli.json("doctor")["advice"] if a["code"] == "files-suspended"]
     cli.ok(*shlex.split(advice["fix"].rpartition(": forestay ")[2]))
     left = [a["code"] for a in cli.json("doctor")["advice"] if a["severity"] != "info"]
     assert left == ["file-faulty"] and path.read_text() == theirs
@@ -473,7 +473,7 @@ def test_new_format_is_written_next_to_the_old_one(cli: Cli, project: Path, to: 
     made = [project / name for name in cli.json("files", "convert", STATE, "--to", to)["files"]]
     assert made and all(path.is_relative_to((project / STATE).parent) for path in made)
     assert {name: data for name, data in snapshot(project).items() if name in old} == old
-    assert cli.json("files", "check", str(made[0]))["layout"] == to
+    assert cli.json("files", "check", str(made[0]))["format"] == to
     assert cli("files", "convert", STATE, "--to", to).code != 0, "what is there is never replaced"
     assert snapshot(project).keys() == old.keys() | {str(path) for path in made}
 
@@ -703,7 +703,7 @@ def test_resume_does_not_report_own_files_as_files_of_other_programs(
 
 def test_doctor_reports_and_repairs_bound_files(cli: Cli, project: Path) -> None:
     cli.ok("start", "Add login", "--bind", "craft")
-    (binding,) = cli.json("files")["layouts"]
+    (binding,) = cli.json("files")["formats"]
     whole = Path(binding["path"]).read_bytes()
     Path(binding["path"]).write_bytes(b'{"torn')
     reported = cli("doctor").out
@@ -803,7 +803,7 @@ def test_essay_bound_by_its_id_uses_its_present_or_former_folder(cli: Cli) -> No
 
     cli.ok("start", "On cats", "--bind", one)
     first = add(one)
-    assert [b["path"] for b in cli.json("files")["layouts"]] == [first]
+    assert [b["path"] for b in cli.json("files")["formats"]] == [first]
     cli.ok("files", "unbind", "essay")
     second = add(two)
     assert second != first
@@ -910,7 +910,7 @@ def test_pausing_an_essay_saves_its_work_first_and_reports_its_state(
     cli: Cli, project: Path, home: Path
 ) -> None:
     cli.ok("start", "On cats", "--bind", "essay")
-    (binding,) = cli.json("files")["layouts"]
+    (binding,) = cli.json("files")["formats"]
     folder = Path(binding["path"]).parent
     assert folder.parent == home / "essays"
     assert folder.name.startswith("essay-pipeline-")
@@ -924,7 +924,7 @@ def test_pausing_an_essay_saves_its_work_first_and_reports_its_state(
 @pytest.mark.req("S3-116", "S3-117")
 def test_session_is_not_paused_if_its_work_cannot_be_saved(cli: Cli, project: Path) -> None:
     cli.ok("start", "On cats", "--bind", "essay")
-    (binding,) = cli.json("files")["layouts"]
+    (binding,) = cli.json("files")["formats"]
     for name in ("../escape.md", "session-state.yaml", ".hidden.md", "a/b.md", "x\x1b.md"):
         assert cli("pause", "--save", f"{name}=text").code == 2
     (Path(binding["path"]).parent / "stage-4-draft.md").mkdir()
@@ -964,7 +964,7 @@ def test_unfinished_work_for_a_moved_folder_is_stored_and_reported(cli: Cli) -> 
 
 def test_paused_essay_accepts_unfinished_work_later(cli: Cli, project: Path) -> None:
     cli.ok("start", "On cats", "--bind", "essay")
-    (binding,) = cli.json("files")["layouts"]
+    (binding,) = cli.json("files")["formats"]
     draft = Path(binding["path"]).parent / "stage-4-draft.md"
     cli.ok("pause")
     for _ in range(2):
@@ -978,7 +978,7 @@ def test_paused_essay_accepts_unfinished_work_later(cli: Cli, project: Path) -> 
 @pytest.mark.req("S3-116", "S3-118")
 def test_nothing_is_saved_for_an_essay_that_cannot_be_paused(cli: Cli, project: Path) -> None:
     cli.ok("start", "On cats", "--bind", "essay", "--id", "cats")
-    (binding,) = cli.json("files")["layouts"]
+    (binding,) = cli.json("files")["formats"]
     cli.ok("session", "abandon", "--because", "no time")
     late = cli("pause", "--save", "stage-4-draft.md=First words.", "--session", "cats")
     assert late.code == 4
@@ -987,7 +987,7 @@ def test_nothing_is_saved_for_an_essay_that_cannot_be_paused(cli: Cli, project: 
 
 def test_unfinished_work_never_replaces_other_work(cli: Cli, project: Path) -> None:
     cli.ok("start", "On cats", "--bind", "essay")
-    (binding,) = cli.json("files")["layouts"]
+    (binding,) = cli.json("files")["formats"]
     folder = Path(binding["path"]).parent
     for text in ("One.", "One.\n\nTwo.", "Something else."):
         cli.ok("pause", "--save", f"stage-4-draft.md={text}")
@@ -1269,7 +1269,7 @@ def test_session_reopened_by_its_file_stays_current(
     id = cli("--json", "start", "g", "--bind", kind).json["session"]
     cli("complete")
     assert cli("note", "too late").code != 0
-    place = Path(cli("--json", "files").json["layouts"][0]["path"])
+    place = Path(cli("--json", "files").json["formats"][0]["path"])
     place.write_text(place.read_text().replace(*words))
     assert cli("--json", "status").json["status"] == "active"
     noted = cli("--json", "note", "in time")
@@ -1278,7 +1278,7 @@ def test_session_reopened_by_its_file_stays_current(
 
 def test_convert_lists_what_the_other_format_has_no_exact_field_for(cli: Cli) -> None:
     cli.start("Add login", "--bind", "craft")
-    (kept,) = cli.json("files")["layouts"]
+    (kept,) = cli.json("files")["formats"]
     printed = " ".join(cli.ok("files", "convert", kept["path"], "--to", "orchestrator").out.split())
     for field in ("progress", "began_at", "updated_at"):
         line = f"orchestrator has no exact field for {field}: it travels under `forestay`"
@@ -1289,7 +1289,7 @@ def test_convert_lists_what_the_other_format_has_no_exact_field_for(cli: Cli) ->
 
 
 def place_of(cli: Cli) -> Path:
-    return Path(cli.json("files")["layouts"][0]["path"])
+    return Path(cli.json("files")["formats"][0]["path"])
 
 
 def test_showing_an_essay_shows_edits_of_others_and_records_nothing(

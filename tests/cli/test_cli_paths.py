@@ -114,7 +114,7 @@ def test_every_suggested_command_works_unchanged_in_any_folder(
 def test_suggested_command_repairs_the_files_of_a_session(cli: Cli, odd: Path, kind: str) -> None:
     id = ":add-login-2026-02-14" if kind == "ai-session" else ""
     cli.start("Add login", "--bind", f"{kind}{id}")
-    path = Path(cli.json("files")["layouts"][0]["path"])
+    path = Path(cli.json("files")["formats"][0]["path"])
     good = path.read_bytes()
     path.write_bytes(good[:40])
     for argv in (["status"], ["files"]):

@@ -198,7 +198,7 @@ def test_folder_with_too_many_files_is_reported(
     for number in range(6):
         (project / f"{number}.txt").touch()
     good, rest = cli("--json", "files", "check", ".").json["sessions"]
-    assert good["layout"] == "craft", "the layouts' own folders come first"
+    assert good["format"] == "craft", "the formats' own folders come first"
     assert [finding["code"] for finding in rest["findings"]] == ["too-many-files"]
     adopted = cli.json("adopt", ".")["adopted"]
     assert [one["outcome"] for one in adopted] == ["adopted", "unreadable"]

@@ -1,6 +1,6 @@
 """Commands on files of other programs under faults, one by one (`test_care_crash`).
 
-A session of another program in each layout is recovered, put away, acknowledged, converted, taken
+A session of another program in each format is recovered, put away, acknowledged, converted, taken
 over from and ended. The check is the same command once more: then all is as if it had been given
 once, no byte that somebody wrote is gone, and nothing of ours lies hidden.
 """
@@ -27,7 +27,7 @@ def _folder(home: str) -> Path:
     return Path(home).parent
 
 
-# -- recovering, layout by layout --------------------------------------------------------------
+# -- recovering, format by format --------------------------------------------------------------
 
 CHOICES = {"orchestrator": "manual"}
 

@@ -1,6 +1,6 @@
-"""The product with layouts bound, under faults: what is swept by `test_mirror_crash`.
+"""The product with formats bound, under faults: what is swept by `test_mirror_crash`.
 
-The session has files in three layouts, and somebody has just edited one of them. The check is the
+The session has files in three formats, and somebody has just edited one of them. The check is the
 next command: after it journal and files say the same, nothing that was acknowledged or edited is
 lost or doubled, and nothing of ours lies about.
 """
@@ -136,12 +136,12 @@ def _disagreements(
     for binding in session.files.list():
         place = Path(binding.place)
         if not place.exists():
-            problems.append(f"{binding.layout}: {place.name} is missing")
-        elif binding.layout == "ai-session":
+            problems.append(f"{binding.format}: {place.name} is missing")
+        elif binding.format == "ai-session":
             updates = _updates(session, bound_at_first)
             problems += _of_ai_session(place.parent, titles, commands, updates, status)
         else:
-            problems += _of_json(binding.layout, json.loads(place.read_text()), titles, status)
+            problems += _of_json(binding.format, json.loads(place.read_text()), titles, status)
     is_current = (folder / CURRENT).exists()
     if len(session.files.list()) == 3 and is_current == (status == "completed"):
         problems.append("the orchestrator's file is not where it should be")
@@ -201,7 +201,7 @@ def _leftovers(folder: Path) -> list[str]:
 
 _REFUSALS = (StoreFailed, Busy, ReadOnly)
 
-# Work on a session with files in three layouts, one of which somebody has just edited.
+# Work on a session with files in three formats, one of which somebody has just edited.
 BOUND = Scenario(
     prepare=_prepare_edited,
     run=partial(_run, WORK),
@@ -307,7 +307,7 @@ def _check_begun(home: str, acked: Sequence[str]) -> list[str]:
         for id, formats in known.items():
             bound = opened.session(id).files.list()
             whole = [b for b in bound if Path(b.place).exists() and not b.suspended]
-            found = sorted(b.layout for b in whole)
+            found = sorted(b.format for b in whole)
             wanted = sorted(format_id.partition(":")[0] for format_id in formats)
             problems += [] if found == wanted else [f"{id} has {found} instead of {wanted}"]
             status = state_of(opened.session(id)).core.status

@@ -42,7 +42,7 @@ def _check_adopted(home: str, acked: Sequence[str]) -> list[str]:
     folder = Path(home).parent
     before = _files(folder)
     with _open(home) as opened:
-        found = {one.layout: one for one in opened.files.adopt(str(folder))}
+        found = {one.format: one for one in opened.files.adopt(str(folder))}
         problems = [f"{id} is unknown" for id in acked if not _is_known(found.values(), id)]
         for kind, events in EVENTS.items():
             one = found[kind]
@@ -50,7 +50,7 @@ def _check_adopted(home: str, acked: Sequence[str]) -> list[str]:
             if (made, one.bound) != (events, True):
                 problems.append(f"{kind}: {made} events, {one}")
         listed = {row.session for row in opened.list()}
-        problems += [f"{o.layout} is not listed" for o in found.values() if o.session not in listed]
+        problems += [f"{o.format} is not listed" for o in found.values() if o.session not in listed]
     after = _files(folder)
     touched = {name for name in before | after if before.get(name) != after.get(name)}
     return [*problems, *(f"{name} was touched" for name in touched), *_leftovers(folder)]

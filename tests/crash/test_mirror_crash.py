@@ -1,4 +1,4 @@
-"""Layout files under faults: after the next command they and the journal agree."""
+"""Format files under faults: after the next command they and the journal agree."""
 
 import os
 from pathlib import Path

@@ -1,9 +1,9 @@
-"""docs/convert.md says what each layout has fields for. To bring its tables up to date:
+"""docs/convert.md says what each format has fields for. To bring its tables up to date:
 
 python -m tests.docs.test_convert
 
 A *probe* is a fact, told in one or more *shapes* (a step may be a task, a phase or a stage). A
-layout keeps it *natively* if its own fields give it back; it goes from one layout into another
+format keeps it *natively* if its own fields give it back; it goes from one format into another
 natively if the fields of both, one after the other, give it back.
 """
 
@@ -272,7 +272,7 @@ def told(name: str, facts: Facts) -> Any:
 
 
 def goes(name: str, *way: str) -> bool:
-    """Whether a probe gets through layouts in their own fields alone, in any of its shapes."""
+    """Whether a probe gets through formats in their own fields alone, in any of its shapes."""
     for facts in probes()[name]:
         seen, kept = facts, True
         for id in way:
@@ -324,7 +324,7 @@ def _row(cells: list[str]) -> str:
     return f"| {' | '.join(cells)} |"
 
 
-GENERATED = {"layouts": formats_table, "pairs": pairs_table}
+GENERATED = {"formats": formats_table, "pairs": pairs_table}
 
 
 def brought_up_to_date(page: str) -> str:
@@ -335,7 +335,7 @@ def brought_up_to_date(page: str) -> str:
     return page
 
 
-def test_the_page_says_what_the_layouts_do() -> None:
+def test_the_page_says_what_the_formats_do() -> None:
     page = PAGE.read_text(encoding="utf-8")
     assert page == brought_up_to_date(page)
 
@@ -351,7 +351,7 @@ def test_what_has_no_field_travels_beside_and_comes_back(id: str) -> None:
 
 
 def test_every_field_of_the_facts_is_probed() -> None:
-    # An id is each layout's own, attributes are named after one; a folder lists its artifacts, and
+    # An id is each format's own, attributes are named after one; a folder lists its artifacts, and
     # updates are read from no file.
     left_out = {"native_id", "attributes", "artifacts", "updates"}
     known = {name.partition(".")[0] for name in probes()}

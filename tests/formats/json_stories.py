@@ -1,4 +1,4 @@
-"""For layouts that are one JSON file: junk, documents with some junk in them, facts, places."""
+"""For formats that are one JSON file: junk, documents with some junk in them, facts, places."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Random sessions in the files of a layout, as we and as other programs write them."""
+"""Random sessions in the files of a format, as we and as other programs write them."""
 
 from __future__ import annotations
 
@@ -165,7 +165,7 @@ def error(chance: Random, agents: list[AgentFact]) -> ErrorFact:
 
 
 def some_facts(chance: Random, a: str) -> Facts:
-    """Facts of any session, with steps of the shape that a layout has, or of any."""
+    """Facts of any session, with steps of the shape that a format has, or of any."""
     any_shape = chance.choice((tasks, phased, phases, stages))
     shape = chance.choice((*SHAPES[a], any_shape))
     steps = shape(chance)

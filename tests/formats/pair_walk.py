@@ -61,7 +61,7 @@ LESS = {
     "essay": {"failed": "paused"},
     "orchestrator": {"failed": "paused"},
 }
-"""What is left of a status in a layout that has fewer words."""
+"""What is left of a status in a format that has fewer words."""
 
 
 def status_of(word: str) -> str:
@@ -286,7 +286,7 @@ REACH: dict[str, dict[str, str]] = {
         "file": "files_modified",
     },
 }
-"""Layout → kind of edit → the places it may reach, as a pattern over `file:path`."""
+"""Format → kind of edit → the places it may reach, as a pattern over `file:path`."""
 ALSO = {
     "phase": ("task", "position"),
     "stage": ("task",),

@@ -1,4 +1,4 @@
-"""The `ai-session` layout: its fields and words, its laws, its checks, what it saves of damage."""
+"""The `ai-session` format: its fields and words, its laws, its checks, what it saves of damage."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The `ai-session` layout on real files: per file, what is read and exactly what is found.
+"""The `ai-session` format on real files: per file, what is read and exactly what is found.
 
 The files are not part of the project; where they are absent these tests are skipped.
 """
@@ -32,7 +32,7 @@ LOG, INDEX = "history.jsonl", "active-features.yaml"
 class Row(NamedTuple):
     path: str
     name: str
-    """Which file of the layout it is."""
+    """Which file of the format it is."""
     parses: bool = True
     bad_lines: int = 0
     generation: str = "contract"
@@ -117,7 +117,7 @@ def test_each_file_is_read_and_checked_as_in_the_table(row: Row) -> None:
     value = parsed(row)
     tree: Tree = {row.name: value}
     reading = FORMAT.reading(tree, WHERE)
-    assert reading.layout == "ai-session"
+    assert reading.format == "ai-session"
     assert reading.generation == row.generation
     assert (reading.complete, reading.status) == (row.complete, row.status)
     assert reading.progress == row.progress

@@ -1,4 +1,4 @@
-"""Every layout into every other and back: equal values, and of edits nothing but the edits."""
+"""Every format into every other and back: equal values, and of edits nothing but the edits."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def test_format_passed_through_leaves_nothing_that_the_facts_state(
 
 
 def carried_of(files: Tree, origin: str) -> Any:
-    """What a session's files know of those in another layout."""
+    """What a session's files know of those in another format."""
     extra = [value[EXTRA] for value in files.values() if EXTRA in value]
     return [each["from"][origin] for each in extra if origin in each.get("from", {})]
 
@@ -143,7 +143,7 @@ def _finished(facts: Facts) -> None:
 
 
 EDITS = [_completed, _paused, _further, _decided, _finished]
-# What a layout has no field for cannot be changed in its files.
+# What a format has no field for cannot be changed in its files.
 WITHOUT_TASKS = {"essay", "praxis"}
 WITHOUT: dict[Any, set[str]] = {
     _completed: set(),
@@ -277,7 +277,7 @@ def test_order_of_a_list_is_not_a_loss() -> None:
 
 
 def through(files: Tree, *way: str, where: Where = LATER) -> Tree:
-    """The files after having gone from the first layout through the others."""
+    """The files after having gone from the first format through the others."""
     for one, other in pairwise(way):
         files = json.loads(
             json.dumps(carry_over.convert(load_format(one), files, load_format(other), where)[0])
@@ -400,7 +400,7 @@ def test_session_without_a_goal_gets_none_from_its_position(other: str) -> None:
 
 UNNAMED: dict[str, tuple[str, str, str]] = {
     "without an id": ("praxis", "old.json", ""),
-    "with one that its layout would not give": ("essay", "session-state.yaml", "essay-7e57"),
+    "with one that its format would not give": ("essay", "session-state.yaml", "essay-7e57"),
     "with one that has parts": ("orchestrator", "orchestrator-session.json", "team/7"),
 }
 
@@ -533,7 +533,7 @@ def test_session_whose_id_is_a_path_returns_completely_inside_its_folder(id: str
 
 
 def _real_files() -> list[tuple[str, Path]]:
-    """Some real files of each kind, with the layout that recognises them."""
+    """Some real files of each kind, with the format that recognises them."""
     found: dict[str, list[Path]] = {}
     for path in sorted(CORPUS.rglob("*.json")) + sorted(CORPUS.rglob("*.yaml")):
         try:

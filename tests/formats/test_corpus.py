@@ -1,6 +1,6 @@
 """Real files through the commands: `check` and `adopt` report what the tables list.
 
-The reviewed tables are those of the layouts' own tests; the files are not part of the project.
+The reviewed tables are those of the formats' own tests; the files are not part of the project.
 """
 
 from __future__ import annotations
@@ -104,7 +104,7 @@ def test_every_file_of_the_corpus_is_in_a_table() -> None:
 @pytest.mark.parametrize("name", sorted(OTHERS))
 def test_other_files_are_reported_as_not_sessions(cli: Cli, name: str) -> None:
     answer = cli("--json", "files", "check", str(CORPUS / name))
-    assert [finding["code"] for finding in answer.json["findings"]] == ["unknown-layout"]
+    assert [finding["code"] for finding in answer.json["findings"]] == ["unknown-format"]
     assert answer.code == 5
 
 
@@ -123,7 +123,7 @@ def test_check_reports_as_in_the_table(cli: Cli, tmp_path: Path, name: str) -> N
 def _require_read(stated: dict[str, Any], name: str) -> None:
     shown = None if stated["progress"] is None else int(stated["progress"] * 100 + 1e-9)
     format_id, generation, complete, status, progress, _ = TABLE[name]
-    assert (stated["layout"], stated["generation"] or "") == (format_id, generation)
+    assert (stated["format"], stated["generation"] or "") == (format_id, generation)
     assert (stated["complete"], stated["status"] or "") == (complete, status)
     assert shown == (None if progress is None else int(progress + 1e-9))
 
@@ -133,7 +133,7 @@ def test_broken_file_is_reported_and_salvaged(cli: Cli, name: str) -> None:
     path = CORPUS / name
     answer = cli("--json", "files", "check", str(path))
     assert answer.code == 5
-    assert answer.json["layout"] == "ai-session"
+    assert answer.json["format"] == "ai-session"
     assert answer.json["findings"][0]["severity"] == "error"
     reported = cli("--json", "adopt", str(path)).json["adopted"]
     assert all(one["problems"] for one in reported)
@@ -189,7 +189,7 @@ def test_whole_corpus_is_adopted_at_once(cli: Cli) -> None:
     assert outcomes.count("rival") == 2 and outcomes.count("unreadable") == 0
     again = cli.json("adopt", str(CORPUS), "--workflows", WORKFLOWS)["adopted"]
     assert [o["outcome"] for o in again] == [w.replace("adopted", "known") for w in outcomes]
-    tree = next(one for one in reported if one["layout"] == "ai-session")
+    tree = next(one for one in reported if one["format"] == "ai-session")
     assert tree["outcome"] == "adopted" and tree["problems"]
 
 

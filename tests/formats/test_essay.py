@@ -330,7 +330,7 @@ def test_placeholders_give_no_facts() -> None:
 
 def test_reading_reports_status_and_share_of_done_steps() -> None:
     reading = FORMAT.reading({STATE: session()}, HERE)
-    assert (reading.layout, reading.complete, reading.status) == ("essay", False, "active")
+    assert (reading.format, reading.complete, reading.status) == ("essay", False, "active")
     assert reading.progress == 6 / 8 and reading.writable
     whole = FORMAT.reading({STATE: changed("status", "completed")}, HERE)
     assert (whole.complete, whole.progress) == (True, 1.0)

@@ -1,4 +1,4 @@
-"""The `essay` layout on the document's own template: what is read and exactly what is found.
+"""The `essay` format on the document's own template: what is read and exactly what is found.
 
 The files are not part of the project; where they are absent these tests are skipped.
 """

@@ -1,4 +1,4 @@
-"""Mutated files of all layouts: no crash, no hang, no silent loss. Seeds are printed.
+"""Mutated files of all formats: no crash, no hang, no silent loss. Seeds are printed.
 
 A file that was one of ours is harmed a little (bytes flipped, cut off, lines shuffled, values
 swapped) and handled like any file: it is recognised, checked and read. A file that can be parsed is
@@ -123,7 +123,7 @@ def mutants(seed: int) -> Iterator[tuple[str, str, bytes]]:
 
 
 class Known(NamedTuple):
-    """A session of a layout before anybody touched its files."""
+    """A session of a format before anybody touched its files."""
 
     tree: Tree
     facts: Facts
@@ -143,9 +143,9 @@ def look(path: str, data: bytes) -> tuple[Find | None, str]:
     """Read a file as the commands do, and return the outcome; every loss must be reported."""
     one = discover.identify(path, data)
     if one is None:
-        return None, "of no layout"
+        return None, "of no format"
     report = check_files.check(one, WHERE)
-    assert report.reading.layout == one.layout
+    assert report.reading.format == one.format_id
     facts, _ = adopt.read_facts(one, WHERE)
     whole = bool(one.documents) and not one.faults
     assert facts is not None or one.faults
@@ -155,7 +155,7 @@ def look(path: str, data: bytes) -> tuple[Find | None, str]:
         assert facts is not None
         assert one.format.put(one.tree, one.format.get(one.tree, WHERE), WHERE) == one.tree
     if facts is not None:
-        assert adoption_moves(facts, one.layout)
+        assert adoption_moves(facts, one.format_id)
     return one, "read whole" if whole else "saved in part" if facts is not None else "reported"
 
 
@@ -182,7 +182,7 @@ def _is_news(key: str, old: Any, new: Any) -> bool:
 
 @dataclass
 class Tally:
-    """How many files of which layout were tried, and what became of them."""
+    """How many files of which format were tried, and what became of them."""
 
     seed: int
     tried: Counter[str] = field(default_factory=Counter)
@@ -209,7 +209,7 @@ def run(seed: int, count: int) -> Tally:
         start = time.process_time()
         try:
             one, end = look(f"/p/{root_of(kind)}/{name}", data)
-            if one is not None and one.layout == kind and end == "read whole":
+            if one is not None and one.format_id == kind and end == "read whole":
                 absorb(kind, name, one)
         except Exception as error:
             raise AssertionError(

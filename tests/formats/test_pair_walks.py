@@ -1,4 +1,4 @@
-"""Whatever session goes into another layout, and whatever is changed there, comes back as it is."""
+"""Whatever session goes into another format, and whatever is changed there, comes back as it is."""
 
 from __future__ import annotations
 
@@ -24,4 +24,4 @@ def test_very_many_sessions_return(soak_seconds: float, tell: Callable[[str], No
     while time.monotonic() < ends:
         walk(seed)
         seed += 1
-    tell(f"{seed - first} sessions through other layouts and back, from seed {first}")
+    tell(f"{seed - first} sessions through other formats and back, from seed {first}")

@@ -1,10 +1,10 @@
 """From each format into each other and back: equal values, and every change that was made there.
 
 The documents in `stories/` are written by hand, in styles of their own (odd indents, comments,
-keys that no layout knows, older generations), because that is what has to survive. Each layout has
+keys that no format knows, older generations), because that is what has to survive. Each format has
 at least two.
 
-An edit is what another program does to the file it got: `EDITS` has, for each layout, one function
+An edit is what another program does to the file it got: `EDITS` has, for each format, one function
 per kind, which changes native fields only and says what must then be true of the facts. `MAY` says
 which places of the file that came first such an edit may reach; every other value and every key's
 place must be as it was.
@@ -337,11 +337,11 @@ MAY: dict[str, dict[str, str]] = {
         "decision": r"json:decisions_made",
     },
 }
-"""Layout → kind of edit → the places it may reach, as a pattern over `file:path`."""
+"""Format → kind of edit → the places it may reach, as a pattern over `file:path`."""
 
 
 def may_reach(a: str, b: str, what: str) -> str:
-    # A stage of an essay is none of the tasks of another layout: there it is one more.
+    # A stage of an essay is none of the tasks of another format: there it is one more.
     added = b == "essay" and what == "task"
     return MAY[a].get("new task" if added else what, "nowhere")
 

@@ -68,7 +68,7 @@ def test_sixth_format_converts_to_another_and_back(
     assert there.lost == []
     (made,) = convert.write(there, str(tmp_path / f"there{Path(next(iter(there.files))).suffix}"))
     back = convert.convert(made, "toy", WHERE)
-    assert (back.layout, back.native, back.lost) == ("toy", value["name"], [])
+    assert (back.format, back.native, back.lost) == ("toy", value["name"], [])
     assert json.loads(next(iter(back.files.values()))) == json.loads(path.read_text())
 
 
@@ -88,7 +88,7 @@ def test_files_of_a_sixth_format_are_found_adopted_and_bound(
     (tmp_path / "package.json").write_text('{"open": "source"}')
     assert stay.files.unadopted() == [str(tmp_path / ".toy")]
     (found,) = discover.find(str(tmp_path))
-    assert (found.layout, found.native, found.path) == ("toy", "t1", str(path))
+    assert (found.format_id, found.native, found.path) == ("toy", "t1", str(path))
 
     (adopted,) = stay.files.adopt()
     assert (adopted.outcome, adopted.bound, adopted.artifacts) == ("adopted", True, 1)
@@ -117,7 +117,7 @@ def test_damaged_file_of_a_sixth_format_is_found_and_recovered(
     path = write_toy(tmp_path / ".toy", "t3")
     path.write_bytes(data)
     (found,) = discover.find(str(tmp_path))
-    assert (found.layout, found.is_torn, found.faults[0].requirement) == ("toy", True, "T0-1")
+    assert (found.format_id, found.is_torn, found.faults[0].requirement) == ("toy", True, "T0-1")
     case = stay.files.recover(str(path))
     assert case is not None and (case.question is None) is (b"Play" in data)
     case = stay.files.recover(str(path), choose="fresh", fix=True)
@@ -138,6 +138,6 @@ def test_damaged_file_of_our_session_in_a_sixth_format_is_restored_from_the_jour
     path, value = toy_file(tmp_path)
     path.write_bytes(b"{")
     (finding,) = format_checks.examine(stay.context)
-    assert (finding.code, finding.fixable) == ("layout-damaged", True)
+    assert (finding.code, finding.fixable) == ("files-damaged", True)
     session.files.restore()
     assert toy_file(tmp_path)[1]["open"] == value["open"] == ["Build"]

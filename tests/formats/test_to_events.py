@@ -24,7 +24,7 @@ NOW = Where(now=1_794_790_140_085, naive="utc")
 
 # True of one machine, or of the files alone: the journal does not tell these.
 APART = {"native_id", "device", "project_path", "resumed_at", "updated_at", "position"}
-# An event has one time; layouts that round it, or have none, tell less.
+# An event has one time; formats that round it, or have none, tell less.
 BY_NAME = {"steps": "title", "agents": "id", "decisions": "what", "claims": "text"}
 
 

@@ -26,7 +26,7 @@ STATE = "ai-session/first"
 Row = tuple[str, dict[str, Any], tuple[str, bool | None, str], set[str]]
 # story, changes by path, (generation, complete, status), codes
 ROWS: dict[str, Row] = {
-    "a word of another layout": (
+    "a word of another format": (
         CRAFT, {"status": "complete"}, ("document", True, "completed"), {"unknown-word"},
     ),
     "a version to come": (
@@ -221,7 +221,7 @@ def test_only_differences_are_found(home: Forestay, tmp_path: Path, row: str) ->
         known = checked(home, tmp_path / "known", story, {})
         report = checked(home, tmp_path / "varied", story, changes)
     read = report.reading
-    assert read.layout == story.partition("/")[0]
+    assert read.format == story.partition("/")[0]
     assert (read.generation, read.complete, read.status) == reading
     before = {finding.code for finding in known.findings}
     assert {finding.code for finding in report.findings} - before == codes

@@ -1,4 +1,4 @@
-"""Two small layouts of different reach, to test what is common to all layouts.
+"""Two small formats of different reach, to test what is common to all formats.
 
 `Rich` has fields for ids, owners and every status; `Poor` knows steps by their sentence alone and
 has one word for several statuses. Facts that neither has a field for are made too.

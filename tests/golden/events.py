@@ -76,7 +76,7 @@ MINIMAL: list[Body] = [
     ev.ClaimOverridden(claim="c1", result="kept", because="known from 2019"),
     ev.AttributeSet(key="model", value=None),
     ev.ContractAcknowledged(agent="code-1", version="1.0", checksum=_D),
-    ev.ForeignEdited(layout="craft", path="s.json", digest=_D),
+    ev.ForeignEdited(format="craft", path="s.json", digest=_D),
     ev.EvidenceObserved(proof="lint", argv=["make", "lint"], exit=0),
     ev.MessageSent(role="user", text="fix the parser"),
 ]
@@ -225,7 +225,7 @@ FULL: list[Body] = [
     ev.AttributeSet(key="progress", value=0.5, redacted=SECRETS),
     ev.ContractAcknowledged(agent="code-1", version="1.0", checksum=_D, redacted=SECRETS),
     ev.ForeignEdited(
-        layout="craft",
+        format="craft",
         path="s.json",
         digest=_D,
         cause="edited",

@@ -72,7 +72,7 @@ def assert_all_is_there(home: Forestay, before: History) -> None:
     assert history(home) == before
     assert all(report.ok for report in home.verify())
     assert home.current().id == "login"
-    assert [one.layout for one in home.session("login").files.list()] == ["craft"]
+    assert [one.format for one in home.session("login").files.list()] == ["craft"]
     assert home.session("login").note("once", key="k").seq == 3
     assert {row["project"] for row in home.context.store.catalogue()} == {1}
 

@@ -1,6 +1,6 @@
 """A random walk over the files of a session: our verbs and another program's edits, in turns.
 
-`World` is a session that is bound to some of the layouts, and what must be true of it: a list of
+`World` is a session that is bound to some of the formats, and what must be true of it: a list of
 the things that were said, by whom, in which words. A *turn* is some edits, perhaps a look, and a
 verb. After it the journal and every file have to say what the list says, each thing once, and
 nothing else may have changed. What a seed does is the same each time.
@@ -76,7 +76,7 @@ class Thing:
     kind: str
     text: str
     file: str = ""
-    """The layout whose file has it in these words; empty if a verb of ours said it."""
+    """The format whose file has it in these words; empty if a verb of ours said it."""
     id: str = ""
     kept: str = ""
     """What the journal has of the text."""
@@ -88,7 +88,7 @@ class Thing:
     """The text without its secrets."""
 
     def forms(self, format_id: str) -> list[str]:
-        """How it may stand in the file of a layout."""
+        """How it may stand in the file of a format."""
         kept = (
             f"{self.kept}: {self.chosen}"
             if self.chosen and format_id == "orchestrator"
@@ -103,7 +103,7 @@ class Thing:
 class File:
     """A file of the session, what it held at the end of turns, and what was put into it."""
 
-    layout: str
+    format: str
     name: str
     past: list[bytes] = field(default_factory=list)
     keys: dict[str, tuple[Any, bool]] = field(default_factory=dict)
@@ -159,7 +159,7 @@ class World:
         self.things: list[Thing] = []
         self.status, self.goal = "active", Thing("goal", "Add login page", kept="Add login page")
         self.progress: float | None = None
-        self.files = [File(b.layout, n) for b in self.session.files.list() for n in names(b.layout)]
+        self.files = [File(b.format, n) for b in self.session.files.list() for n in names(b.format)]
         self.stated: list[str] = []
         self.is_stale = False
         self.is_ours = True
@@ -167,7 +167,7 @@ class World:
         self.touched: set[str] = set()
         """What this turn may change in the journal, by name."""
         self.edited: set[str] = set()
-        """The layouts into whose files somebody wrote in this turn."""
+        """The formats into whose files somebody wrote in this turn."""
         self._numbers = iter(range(10_000))
         self._plain = list(PLAIN)
         self._has_long = False
@@ -181,10 +181,10 @@ class World:
 
     @property
     def formats(self) -> list[str]:
-        return [binding.layout for binding in self.session.files.list()]
+        return [binding.format for binding in self.session.files.list()]
 
     def path(self, file: File) -> Path:
-        (binding,) = (b for b in self.session.files.list() if b.layout == file.layout)
+        (binding,) = (b for b in self.session.files.list() if b.format == file.format)
         if file.name in ("plan", "log", "index"):
             return {
                 "plan": self.project.ai("implementation-plan.yaml"),
@@ -194,12 +194,12 @@ class World:
         return Path(binding.place)
 
     def file(self, format_id: str, name: str = "main") -> File:
-        return next(f for f in self.files if (f.layout, f.name) == (format_id, name))
+        return next(f for f in self.files if (f.format, f.name) == (format_id, name))
 
     def broken(self, format_id: str) -> File | None:
-        """The file of a layout that nobody can read: all of them are left alone then."""
+        """The file of a format that nobody can read: all of them are left alone then."""
         return next(
-            (f for f in self.files if f.layout == format_id and f.damaged is not None), None
+            (f for f in self.files if f.format == format_id and f.damaged is not None), None
         )
 
     def of(self, kind: str, *statuses: str) -> list[Thing]:
@@ -232,7 +232,7 @@ class World:
         most = self.chance.choice((0, 0, 1, 1, 1, 2))
         for file in self.chance.sample(self.files, min(most, len(self.files))):
             self.edit(file)
-            self.edited.add(file.layout)
+            self.edited.add(file.format)
         if self.chance.random() < 0.3:
             self.look()
         self.act()
@@ -253,7 +253,7 @@ class World:
             with suppress(FileNotFoundError):
                 data = self.path(file).read_bytes()
                 known = (file.unknown, (file.past or [b""])[-1])
-                if not self.broken(file.layout) and data not in known:
+                if not self.broken(file.format) and data not in known:
                     file.past = [*file.past, data][-_KEPT:]
 
     def require(self, holds: object, what: str, *more: object) -> None:
@@ -333,12 +333,12 @@ class World:
     def hold_file(self, file: File) -> None:
         path = self.path(file)
         if file.damaged is not None:
-            self.require(path.read_bytes() == BROKEN, "a damaged file was written", file.layout)
-        if self.broken(file.layout):
+            self.require(path.read_bytes() == BROKEN, "a damaged file was written", file.format)
+        if self.broken(file.format):
             return
         self.require(path.exists(), "a file is missing", path)
         value = self.read(file)
-        reader = READERS.get((file.layout, file.name))
+        reader = READERS.get((file.format, file.name))
         if reader:
             reader(self, value)
         self.hold_keys(file, value)
@@ -353,7 +353,7 @@ class World:
             elif must or key in there:
                 self.require(
                     key in there and found == wanted,
-                    f"{file.layout} {file.name} lost {key}",
+                    f"{file.format} {file.name} lost {key}",
                     wanted,
                     found,
                 )
@@ -363,7 +363,7 @@ class World:
                 file.lost.add(key)
         known = file.keys.keys() | file.lost
         double = {key for key, count in counted.items() if count != 1 or key not in known}
-        self.require(not double, f"{file.layout} {file.name} has keys twice, or again", double)
+        self.require(not double, f"{file.format} {file.name} has keys twice, or again", double)
 
     def hold_texts(self, format_id: str, kind: str, things: list[Thing], found: list[str]) -> None:
         """Each thing stands in a list once, in the words that it has there."""
@@ -399,11 +399,11 @@ class World:
 
     def require_valid(self) -> None:
         for binding in self.session.files.list():
-            if self.broken(binding.layout):
+            if self.broken(binding.format):
                 continue
             for report in self.project.home.files.check(binding.root):
                 bad = [f for f in report.findings if self.is_bad(f)]
-                self.require(not bad, f"{binding.layout}: check finds", bad)
+                self.require(not bad, f"{binding.format}: check finds", bad)
 
     def is_bad(self, finding: Any) -> bool:
         """An error, or, if only we wrote, a warning; but a verb may end an essay too early."""
@@ -414,16 +414,16 @@ class World:
         found = {}
         for file in self.files:
             with suppress(FileNotFoundError):
-                found[f"{file.layout} {file.name}"] = self.path(file).read_bytes()
+                found[f"{file.format} {file.name}"] = self.path(file).read_bytes()
         return found
 
     # -- the other program ---------------------------------------------------------------------
 
     def edit(self, file: File) -> None:
-        if broken := self.broken(file.layout):
+        if broken := self.broken(file.format):
             assert broken.damaged is not None
             swap_in(self.path(broken), broken.damaged)
-            self.say(f"{broken.layout} {broken.name} is repaired")
+            self.say(f"{broken.format} {broken.name} is repaired")
             broken.damaged = None
             return
         if not self.path(file).exists() or not file.past:
@@ -453,7 +453,7 @@ class World:
             self.is_stale = False
 
     def rewrite(self, file: File, data: bytes, moves: dict[str, list[Edit]]) -> None:
-        kind = f"{file.layout} {file.name}"
+        kind = f"{file.format} {file.name}"
         value = parsed(file, data)
         made: list[str] = []
         for _ in range(self.chance.choice((1, 1, 1, 2))):
@@ -475,7 +475,7 @@ class World:
     def scratch(self, file: File) -> None:
         """Somebody changes one sign of the goal in an editor, or takes out the line of a task."""
         data = self.path(file).read_bytes()
-        if file.layout not in ("craft", "orchestrator") or file.name != "main":
+        if file.format not in ("craft", "orchestrator") or file.name != "main":
             return
         if self.chance.random() < 0.5:
             self.scratch_goal(file, data)
@@ -490,10 +490,10 @@ class World:
         text = goal.replace(found[0], name := f"m{next(self._numbers)}z")
         swap_in(self.path(file), data.replace(found[0].encode(), name.encode()))
         clean = self.project.home.context.journal.redact(text)
-        self.goal = Thing("goal", text, file.layout, clean=clean)
+        self.goal = Thing("goal", text, file.format, clean=clean)
         self.touched.add("goal")
         self.is_ours = False
-        self.say(f"{file.layout} {file.name}: goal is {text!r}")
+        self.say(f"{file.format} {file.name}: goal is {text!r}")
 
     def scratch_task(self, file: File, data: bytes) -> None:
         pending = parsed(file, data)["pending_tasks"]
@@ -504,9 +504,9 @@ class World:
             at = [n for n, line in enumerate(lines) if line.strip() == sought + b","]
             if len(at) == 1:
                 swap_in(self.path(file), b"".join(lines[: at[0]] + lines[at[0] + 1 :]))
-                thing.sure = thing.sure and thing.file != file.layout
+                thing.sure = thing.sure and thing.file != file.format
                 self.is_ours = False
-                self.say(f"{file.layout} {file.name}: without the line {sought!r}")
+                self.say(f"{file.format} {file.name}: without the line {sought!r}")
                 return
 
     def write(self, file: File, value: Any) -> None:
@@ -520,25 +520,25 @@ class World:
         old = self.chance.choice(file.past)
         file.lost |= {key for key, _ in keys_in(parsed(file, old))} - file.keys.keys()
         swap_in(self.path(file), old)
-        self.say(f"{file.layout} {file.name} is put back")
+        self.say(f"{file.format} {file.name} is put back")
 
     def delete(self, file: File) -> None:
         # What several sessions share is begun anew by each of them, and a log is not remembered.
         self.doubt(file, keys=file.name == "index", secrets=file.name != "log")
         self.path(file).unlink()
-        self.say(f"{file.layout} {file.name} is deleted")
+        self.say(f"{file.format} {file.name} is deleted")
 
     def damage(self, file: File) -> None:
-        if file.name == "log" or file.layout in self.edited:
+        if file.name == "log" or file.format in self.edited:
             return
         file.damaged = self.path(file).read_bytes()
         swap_in(self.path(file), BROKEN)
-        self.say(f"{file.layout} {file.name} is damaged")
+        self.say(f"{file.format} {file.name} is damaged")
 
     def doubt(self, file: File, *, keys: bool = False, secrets: bool = False) -> None:
         """Words that were put into a file may be gone from it, and keys of it."""
         for thing in [*self.things, self.goal]:
-            if thing.file == file.layout and (not secrets or thing.clean != thing.text):
+            if thing.file == file.format and (not secrets or thing.clean != thing.text):
                 thing.sure = False
         has_secrets = self.project.home.context.journal.find_secrets(self.path(file).read_text())
         for key, (wanted, _) in file.keys.items():
@@ -638,7 +638,7 @@ def spelled(chance: Random, file: File, value: Any) -> bytes:
         return "".join(f"{json.dumps(line, ensure_ascii=ascii)}\n" for line in value).encode()
     if isinstance(value, dict) and chance.random() < 0.2:
         value = dict(chance.sample(list(value.items()), len(value)))
-    if file.layout in ("ai-session", "essay"):
+    if file.format in ("ai-session", "essay"):
         text = yaml.safe_dump(value, allow_unicode=not ascii, sort_keys=ascii, width=200)
         return in_lines(chance, str(text))
     indent = chance.choice((2, 2, 4, "\t", None))
@@ -730,7 +730,7 @@ def without(value: Any, key: str) -> None:
 
 def their(world: World, kind: str, file: File, text: str, **more: Any) -> str:
     clean = world.project.home.context.journal.redact(text)
-    world.things.append(Thing(kind, text, file.layout, clean=clean, **more))
+    world.things.append(Thing(kind, text, file.format, clean=clean, **more))
     return text
 
 
@@ -747,12 +747,12 @@ def add_done(world: World, file: File, value: Any) -> object:
 
 
 def done_form(file: File, text: str) -> Any:
-    return text if file.layout == "craft" else {"task": text, "outcome": "", "files": []}
+    return text if file.format == "craft" else {"task": text, "outcome": "", "files": []}
 
 
 def text_in(thing: Thing, file: File, listed: list[Any]) -> str:
     """The text by which a thing stands in a list, if it is the only one that says it."""
-    return next((f for f in thing.forms(file.layout) if listed.count(f) == 1), "")
+    return next((f for f in thing.forms(file.format) if listed.count(f) == 1), "")
 
 
 def end_task(world: World, file: File, value: Any) -> object:
@@ -781,21 +781,21 @@ def take_task(world: World, file: File, value: Any) -> object:
         return None
     thing, text = world.chance.choice(able)
     pending.remove(text)
-    if thing.file == file.layout:
+    if thing.file == file.format:
         thing.sure = False
     return text
 
 
 def add_decision(world: World, file: File, value: Any) -> object:
     text = world.words()
-    at = stamp(world, file.layout)
+    at = stamp(world, file.format)
     entry = (
         {"timestamp": at, "context": text, "options": ["a", "b"], "chosen": "a", "reasoning": ""}
-        if file.layout == "craft"
+        if file.format == "craft"
         else {"decision": text, "rationale": "", "timestamp": at}
     )
     value["decisions_made"].append(entry)
-    return their(world, "decision", file, text, chosen="a" if file.layout == "craft" else "")
+    return their(world, "decision", file, text, chosen="a" if file.format == "craft" else "")
 
 
 DECIDED = ("context", "decision")
@@ -814,7 +814,7 @@ def take_decision(world: World, file: File, value: Any) -> object:
         del file.keys[key]
     text = next(filter(None, map(entry.get, DECIDED)))
     for thing in world.of("decision"):
-        if thing.file == file.layout and thing.text == text:
+        if thing.file == file.format and thing.text == text:
             thing.sure = False
     return text
 
@@ -841,7 +841,7 @@ def reword_decision(world: World, file: File, value: Any) -> object:
         entry["options"] = [new]
     world.touched |= {thing.id, f"decision {new} #1"}
     thing.id, thing.text, thing.kept = f"decision {new} #1", new, new
-    thing.file, thing.sure, thing.clean = file.layout, True, new
+    thing.file, thing.sure, thing.clean = file.format, True, new
     return f"{old!r} is {new!r}"
 
 
@@ -854,7 +854,7 @@ def add_error(world: World, file: File, value: Any) -> object:
 
 def add_agent(world: World, file: File, value: Any) -> object:
     id = f"a-m{next(world._numbers)}z"
-    if file.layout == "craft":
+    if file.format == "craft":
         value["agents"].append(
             {
                 "id": id,
@@ -883,8 +883,8 @@ def end_agent(world: World, file: File, value: Any) -> object:
         return None
     thing = world.chance.choice(able)
     (entry,) = (e for e in value["agents"] if e["id"] == thing.text)
-    entry["status"] = UNIT_WORDS[file.layout]["done"]
-    entry["completed_at" if file.layout == "craft" else "completed"] = stamp(world, "")
+    entry["status"] = UNIT_WORDS[file.format]["done"]
+    entry["completed_at" if file.format == "craft" else "completed"] = stamp(world, "")
     thing.status = "done"
     world.touched.add(thing.id)
     return thing.text
@@ -893,7 +893,7 @@ def end_agent(world: World, file: File, value: Any) -> object:
 def set_goal(world: World, file: File, value: Any) -> object:
     value["goal"] = text = world.words()
     clean = world.project.home.context.journal.redact(text)
-    world.goal = Thing("goal", text, file.layout, clean=clean)
+    world.goal = Thing("goal", text, file.format, clean=clean)
     world.touched.add("goal")
     return text
 
@@ -915,7 +915,7 @@ def set_status(world: World, file: File, value: Any) -> object:
     word, status = world.chance.choice(
         [
             (w, s)
-            for s, w in SESSION_WORDS[file.layout].items()
+            for s, w in SESSION_WORDS[file.format].items()
             if s in ("active", "paused", "completed")
         ]
     )
@@ -989,7 +989,7 @@ def reword_planned(world: World, file: File, value: Any) -> object:
         return None
     thing = world.chance.choice(able)
     rows[thing.id]["description"] = text = world.words()
-    thing.text, thing.file, thing.sure = text, file.layout, True
+    thing.text, thing.file, thing.sure = text, file.format, True
     world.touched.add(thing.id)
     return text
 
@@ -1242,11 +1242,11 @@ def forget(world: World, session: Session) -> str:
         file.past.clear()
         file.held = b""
         there = file.damaged or (p.read_bytes() if (p := world.path(file)).exists() else None)
-        file.unknown = there if world.broken(file.layout) else None
+        file.unknown = there if world.broken(file.format) else None
     world.require(not done.left, "files may say what was forgotten", done.left)
-    for held in (f for f in world.files if not world.broken(f.layout)):
+    for held in (f for f in world.files if not world.broken(f.format)):
         data = world.path(held).read_bytes() if world.path(held).exists() else b""
-        world.require(b"Forget this" not in data, f"{held.layout} says what was forgotten")
+        world.require(b"Forget this" not in data, f"{held.format} says what was forgotten")
     return f"forget {text!r}"
 
 

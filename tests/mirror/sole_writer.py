@@ -30,7 +30,7 @@ class Program:
 
     def __init__(self, base: Path, format_id: str, seed: int) -> None:
         self.chance = Random(seed)
-        self.layout, self.seed = format_id, seed
+        self.format, self.seed = format_id, seed
         plan = (
             yaml_definition.write(workflow(self.first, self.total))
             if format_id == "praxis"
@@ -50,16 +50,16 @@ class Program:
             self.save()
 
     def now(self) -> str:
-        return timestamps.write(self.project.clock.now(), milliseconds=self.layout == "craft")
+        return timestamps.write(self.project.clock.now(), milliseconds=self.format == "craft")
 
     def turn(self) -> None:
         """Some changes, each written at once."""
         for _ in range(self.chance.choice((1, 1, 2, 3))):
             self.doc = json.loads(self.path.read_bytes())
-            move = self.chance.choice(MOVES[self.layout])
+            move = self.chance.choice(MOVES[self.format])
             reported = move(self, self.doc)
             if reported:
-                self.doc["updated" if self.layout == "orchestrator" else "updated_at"] = self.now()
+                self.doc["updated" if self.format == "orchestrator" else "updated_at"] = self.now()
                 self.stated.append(f"{move.__name__} {reported}")
                 self.save()
 
@@ -76,14 +76,14 @@ class Program:
     def hold(self, wrote: Doc) -> None:
         found = json.loads(self.path.read_bytes())
         self.require(not self.project.disputes(), "disputed", self.project.disputes())
-        one, other = (native(self.layout, doc) for doc in (wrote, found))
+        one, other = (native(self.format, doc) for doc in (wrote, found))
         unlike = {k: (one.get(k), other.get(k)) for k in one if one.get(k) != other.get(k)}
         self.require(not unlike, "the file says something else", unlike)
 
     def require(self, holds: object, what: str, *more: object) -> None:
         if not holds:
             way = "\n".join(self.stated[-30:])
-            raise Broken(f"{what}: {more}\nseed {self.seed}, {self.layout}\n{way}")
+            raise Broken(f"{what}: {more}\nseed {self.seed}, {self.format}\n{way}")
 
 
 def native(format_id: str, doc: Doc) -> Doc:
@@ -140,9 +140,9 @@ def some(program: Program, doc: Doc, *statuses: str) -> Doc | None:
 
 
 def spawn(program: Program, doc: Doc) -> str:
-    id, names = f"code-{len(doc['agents']) + 1}", _NAMES[program.layout]
+    id, names = f"code-{len(doc['agents']) + 1}", _NAMES[program.format]
     agent: Doc = {"id": id, "type": "code", "status": names["run"], names["began"]: program.now()}
-    if program.layout == "craft":
+    if program.format == "craft":
         if program.chance.random() < 0.4:
             agent |= {"status": "pending", "started_at": None}
         agent |= {"completed_at": None, "progress": 0.0, "result": None, "error": None}
@@ -161,21 +161,21 @@ def begin(program: Program, doc: Doc) -> str:
 
 
 def progress(program: Program, doc: Doc) -> str:
-    agent = some(program, doc, _NAMES[program.layout]["run"])
+    agent = some(program, doc, _NAMES[program.format]["run"])
     if not agent:
         return ""
     share = program.chance.choice((25, 50, 75))
-    agent["progress"] = share / 100 if program.layout == "craft" else share
+    agent["progress"] = share / 100 if program.format == "craft" else share
     return f"{agent['id']} {share}"
 
 
 def finish(program: Program, doc: Doc) -> str:
-    names = _NAMES[program.layout]
+    names = _NAMES[program.format]
     agent = some(program, doc, names["run"])
     if not agent:
         return ""
     agent.update({"status": names["done"], names["ended"]: program.now()})
-    if program.layout == "craft":
+    if program.format == "craft":
         agent.update(progress=1.0, result="success", error=None)
         agent["output_summary"] = program.chance.choice((None, "fine"))
     elif program.chance.random() < 0.5:
@@ -184,12 +184,12 @@ def finish(program: Program, doc: Doc) -> str:
 
 
 def fail(program: Program, doc: Doc) -> str:
-    names = _NAMES[program.layout]
+    names = _NAMES[program.format]
     agent = some(program, doc, names["run"])
     if not agent:
         return ""
     text = program.chance.choice(("it broke", "no network", "disk full"))
-    if program.layout == "craft":
+    if program.format == "craft":
         word = program.chance.choice(("error", "error", "timeout"))
         had = agent.get("error") or {}
         agent["error"] = {
@@ -208,14 +208,14 @@ def fail(program: Program, doc: Doc) -> str:
 
 
 def retry(program: Program, doc: Doc) -> str:
-    names = _NAMES[program.layout]
+    names = _NAMES[program.format]
     agent = some(program, doc, "error", "timeout", "failure")
     if not agent:
         return ""
     agent.update({"status": names["run"], names["ended"]: None})
     if program.chance.random() < 0.5:
         agent[names["began"]] = program.now()
-    if program.layout == "craft":
+    if program.format == "craft":
         agent["result"] = None
         if program.chance.random() < 0.6:
             agent["error"]["retry_count"] += 1
@@ -237,7 +237,7 @@ def end_task(program: Program, doc: Doc) -> str:
     if not doc["pending_tasks"]:
         return ""
     text = doc["pending_tasks"].pop(program.chance.randrange(len(doc["pending_tasks"])))
-    is_text = program.layout == "craft"
+    is_text = program.format == "craft"
     doc["completed_work"].append(text if is_text else {"task": text, "outcome": "", "files": []})
     return str(text)
 
@@ -252,7 +252,7 @@ def reopen_task(program: Program, doc: Doc) -> str:
 
 def choose(program: Program, doc: Doc) -> str:
     text = f"Use number {next(program.numbers)}"
-    if program.layout == "craft":
+    if program.format == "craft":
         entry = {"context": text, "options": ["a", "b"], "chosen": "a", "reasoning": ""}
     else:
         entry = {"decision": text, "rationale": ""}
@@ -262,7 +262,7 @@ def choose(program: Program, doc: Doc) -> str:
 
 def set_status(program: Program, doc: Doc) -> str:
     options = ["in_progress", "paused"]
-    if program.layout == "craft" and program.chance.random() < 0.2:
+    if program.format == "craft" and program.chance.random() < 0.2:
         options += ["completed", "error"]  # an orchestrator's file would go into the archive
     word = program.chance.choice([w for w in options if w != doc["status"]])
     doc["status"] = word

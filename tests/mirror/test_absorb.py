@@ -945,7 +945,7 @@ def test_decision_reworded_in_one_file_is_reworded_in_the_other(
     project.clock.turn(345)
     options = ["a", "b"] if chosen else []
     project.session.decide("Use this store", because="fast", options=options, chosen=chosen)
-    places = {b.layout: Path(b.place) for b in project.session.files.list()}
+    places = {b.format: Path(b.place) for b in project.session.files.list()}
     (entry,) = project.read(places["craft"])["decisions_made"]
 
     def reword(doc: Any) -> None:

@@ -43,11 +43,11 @@ def stay(tmp_path: Path, project: Path) -> Forestay:
 
 
 def outcomes(adopted: list[Adopted]) -> list[tuple[str, str]]:
-    return [(one.layout, one.outcome) for one in adopted]
+    return [(one.format, one.outcome) for one in adopted]
 
 
 def by_format(adopted: list[Adopted]) -> dict[str, Adopted]:
-    return {one.layout: one for one in adopted}
+    return {one.format: one for one in adopted}
 
 
 ALL = ["ai-session", "orchestrator", "craft", "praxis", "essay"]
@@ -86,7 +86,7 @@ def elsewhere(stay: Forestay, project: Path) -> Forestay:
 
 
 def begun_with_files(stay: Forestay, project: Path) -> None:
-    """A session with files in all layouts, and something of all that these have fields for."""
+    """A session with files in all formats, and something of all that these have fields for."""
     session = stay.start("Add login", formats=[kind for kind in ALL if kind != "essay"])
     session.files.bind("essay", root=str(project / ESSAY_FOLDER))
     session.tasks.add("First", id="t1")
@@ -146,9 +146,9 @@ def test_unbound_files_can_be_bound_to_their_session_again(stay: Forestay, kind:
     session = stay.start("Add login", formats=[kind])
     (binding,) = session.files.list()
     session.files.unbind(kind)
-    (would,) = [one for one in stay.files.adopt(dry_run=True) if one.layout == kind]
+    (would,) = [one for one in stay.files.adopt(dry_run=True) if one.format == kind]
     assert (would.session, session.files.list()) == (session.id, [])
-    (one,) = [one for one in stay.files.adopt() if one.layout == kind]
+    (one,) = [one for one in stay.files.adopt() if one.format == kind]
     assert (one.session, one.outcome, one.bound) == (session.id, "known", True)
     assert [b.place for b in session.files.list()] == [binding.place] and len(stay.list()) == 1
 
@@ -875,7 +875,7 @@ def test_adopt_without_a_path_finds_the_essays_of_the_user(
     (project / ESSAY).parent.rename(folder)
     folder.chmod(0o755)
     (one,) = stay.files.adopt()
-    assert one.layout == "essay" and one.outcome == "adopted"
+    assert one.format == "essay" and one.outcome == "adopted"
     assert [one.outcome for one in stay.files.adopt(str(project))] == []
 
 
@@ -958,7 +958,7 @@ def test_adopted_session_belongs_to_the_project_of_its_files(
 ) -> None:
     other = tmp_path / "other"
     fill(other)
-    taken = {one.layout: one.session for one in stay.files.adopt(str(other))}
+    taken = {one.format: one.session for one in stay.files.adopt(str(other))}
     essay = taken.pop("essay")
     assert (listed(stay, project), listed(stay, other)) == ({essay}, set(taken.values()))
 
@@ -967,7 +967,7 @@ def test_repository_below_a_plain_folder_is_a_project(stay: Forestay, project: P
     for name in ("one", "two"):
         fill(project / name, kinds=["craft"] if name == "one" else ["praxis"])
     (project / "one" / ".git").mkdir()
-    taken = {one.layout: one.session for one in stay.files.adopt(str(project))}
+    taken = {one.format: one.session for one in stay.files.adopt(str(project))}
     assert listed(stay, project / "one") == {taken["craft"]}
     assert listed(stay, project) == {taken["praxis"]}
 

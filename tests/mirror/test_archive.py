@@ -407,7 +407,7 @@ def test_archive_that_is_not_a_folder_is_reported_until_doctor_archives_the_sess
     project.session.complete()
     assert json.loads(current(project).read_text())["status"] == "complete"
     assert str(history) in project.suspended
-    assert [a.code for a in format_checks.examine(project.home.context)] == ["layout-suspended"]
+    assert [a.code for a in format_checks.examine(project.home.context)] == ["files-suspended"]
     started = len(project.home.list(all=True))
     with pytest.raises(Refused, match=str(history) if "link" in kind else "is here"):
         project.home.start("Another", formats=["orchestrator"])
@@ -436,7 +436,7 @@ def test_doctor_reports_and_finishes_files_of_an_interrupted_end(
         project.session.complete()
     project.again()
     assert place.read_bytes() == before and "not written completely" in project.suspended
-    assert [a.code for a in format_checks.examine(project.home.context)] == ["layout-suspended"]
+    assert [a.code for a in format_checks.examine(project.home.context)] == ["files-suspended"]
     format_checks.fix(project.home.context)
     assert not project.suspended and format_checks.examine(project.home.context) == []
     (binding,) = project.session.files.list()

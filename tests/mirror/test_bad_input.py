@@ -43,7 +43,7 @@ SLOW = 30.0
 
 
 class Five:
-    """A session with files in all five layouts."""
+    """A session with files in all five formats."""
 
     def __init__(self, make: Make, *, git: bool = False) -> None:
         self.project = make(git=git)
@@ -54,11 +54,11 @@ class Five:
 
     @property
     def places(self) -> dict[str, Path]:
-        return {b.layout: Path(b.place) for b in self.project.session.files.list()}
+        return {b.format: Path(b.place) for b in self.project.session.files.list()}
 
     @property
     def suspended(self) -> set[str]:
-        return {b.layout for b in self.project.session.files.list() if b.suspended}
+        return {b.format for b in self.project.session.files.list() if b.suspended}
 
     def held(self) -> dict[str, bytes]:
         return {kind: path.read_bytes() for kind, path in self.places.items()}
@@ -224,7 +224,7 @@ def test_switching_branches_is_not_an_edit_in_any_format(make: Make) -> None:
 
 # -- other writers ---------------------------------------------------------------------------------
 
-# One change in a layout's own words, and the kind of event by which it arrives.
+# One change in a format's own words, and the kind of event by which it arrives.
 THEIRS: dict[str, tuple[str, Callable[[Any], object], str]] = {
     "ai-session": (
         "implementation-plan.yaml",

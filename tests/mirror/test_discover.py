@@ -87,7 +87,7 @@ def test_folder_with_a_state_file_is_a_session_in_any_place(project: Path) -> No
     folder.mkdir()
     (folder / "state.yaml").write_bytes((project / STATE).read_bytes())
     (one,) = discover.find(str(folder))
-    assert (one.layout, list(one.paths.values())) == ("ai-session", [str(folder / "state.yaml")])
+    assert (one.format_id, list(one.paths.values())) == ("ai-session", [str(folder / "state.yaml")])
     (folder / "state.yaml").write_text("pods: 3\n")
     assert discover.find(str(folder)) == []
 
@@ -122,7 +122,7 @@ def test_state_file_cut_between_lines_is_recognized(
     path = project / "any.yaml"
     path.write_text(f'version: "1.0"\nfeature_id: "cart-2026-02-14"\n{end}')
     (report,) = stay.files.check(str(path))
-    assert (report.reading.layout, report.ok) == ("ai-session", False)
+    assert (report.reading.format, report.ok) == ("ai-session", False)
     assert "current_state" in [finding.where for finding in report.findings]
 
 
@@ -130,7 +130,7 @@ def test_state_file_cut_between_lines_is_recognized(
 def test_cut_file_is_recognized_as_its_format_or_none(story: str) -> None:
     data = next(iter(STORIES[story].values()))
     finds = [discover.identify("/any.json", data[: len(data) * part // 20]) for part in range(20)]
-    reported = [one.layout if one else "" for one in finds]
+    reported = [one.format_id if one else "" for one in finds]
     kind = story.partition("/")[0]
     assert {*reported} <= {kind, ""} and {*reported[14:]} == {kind}
 
@@ -153,7 +153,7 @@ def test_empty_log_is_valid(stay: Forestay, project: Path) -> None:
     fill(project, kinds=["ai-session"])
     (project / LOG).write_bytes(b"")
     (report,) = stay.files.check(str(project / LOG))
-    assert (report.reading.layout, report.findings) == ("ai-session", [])
+    assert (report.reading.format, report.findings) == ("ai-session", [])
 
 
 @pytest.mark.parametrize("between", [b"\n\n", b"\n  \n", b"\r\n"])
@@ -163,7 +163,7 @@ def test_log_is_recognized_despite_bad_lines(stay: Forestay, project: Path, betw
     lines = (project / LOG).read_bytes().splitlines()
     path.write_bytes(between.join([*lines, *lines]) + b"\n")
     (report,) = stay.files.check(str(path))
-    assert (report.reading.layout, report.reading.generation) == ("ai-session", "contract")
+    assert (report.reading.format, report.reading.generation) == ("ai-session", "contract")
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -174,7 +174,7 @@ def test_utf_16_file_is_reported_and_read_under_any_name(
     path = (project / MAIN[kind]).with_name(f"any{Path(MAIN[kind]).suffix}")
     path.write_bytes((project / MAIN[kind]).read_text("utf-8").encode("utf-16"))
     (report,) = stay.files.check(str(path))
-    assert report.reading.layout == kind
+    assert report.reading.format == kind
     assert [finding.code for finding in report.findings] == ["utf16"]
 
 
@@ -242,7 +242,7 @@ def test_every_format_is_recognized_by_content_under_any_name(project: Path) -> 
         path = project / f"file-{number}"
         path.write_bytes((project / name).read_bytes())
         (one,) = discover.find(str(path))
-        assert one.layout == kind and not one.faults
+        assert one.format_id == kind and not one.faults
 
 
 def test_folder_yields_each_session_once(project: Path) -> None:
@@ -250,7 +250,7 @@ def test_folder_yields_each_session_once(project: Path) -> None:
     (project / "package.json").write_text('{"name": "x", "version": "1.0"}')
     (project / "node_modules").mkdir()
     (project / "node_modules" / "copy.json").write_bytes((project / CRAFT).read_bytes())
-    assert sorted(one.layout for one in discover.find(str(project))) == sorted(KINDS)
+    assert sorted(one.format_id for one in discover.find(str(project))) == sorted(KINDS)
 
 
 @pytest.mark.req("S3-94")

@@ -418,7 +418,7 @@ def test_log_too_long_to_be_read_blocks_nothing(make: Make) -> None:
     project.edit(lambda v: v["current_state"].update(mine=1), project.ai("state.yaml"))
     project.again().note("after an edit")
     assert project.suspended == "" and b'"note.added"' in log.read_bytes().splitlines()[-1]
-    assert not [each for each in project.home.doctor().left if each.code.startswith("layout")]
+    assert not [each for each in project.home.doctor().left if each.code.startswith("format")]
     project.ai("state.yaml").unlink()
     project.again().note("without a state")
     assert project.suspended == "" and project.ai("state.yaml").exists()

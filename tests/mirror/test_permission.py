@@ -50,7 +50,7 @@ FORMATS = (AI_SESSION, "praxis", "craft", "orchestrator", "essay")
 
 
 def _kept(base: Path, format_id: str) -> tuple[Project, Path]:
-    """A project in one layout, and its main file."""
+    """A project in one format, and its main file."""
     project = Project(base)
     root = str(project.folder / "essay") if format_id == "essay" else ""
     project.session.files.bind(format_id, root=root)
@@ -73,7 +73,7 @@ def _texts(place: Path) -> str:
 def _told(project: Project) -> list[str]:
     """Return what the doctor reports about the files, run as another user."""
     return [
-        a.why for a in format_checks.examine(project.home.context) if a.code == "layout-suspended"
+        a.why for a in format_checks.examine(project.home.context) if a.code == "files-suspended"
     ]
 
 

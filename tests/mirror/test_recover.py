@@ -17,7 +17,7 @@ import yaml
 import forestay
 from forestay.api.forestay import Forestay
 from forestay.api.session import Session
-from forestay.base import swap_file
+from forestay.base import files
 from forestay.errors import InvalidInput, Refused, StoreFailed
 from forestay.formats import salvage
 from forestay.health import format_checks
@@ -47,7 +47,7 @@ def a_session(stay: Forestay) -> Session:
 
 
 def main_file(session: Session, kind: str) -> Path:
-    return Path(next(b.place for b in session.files.list() if b.layout == kind))
+    return Path(next(b.place for b in session.files.list() if b.format == kind))
 
 
 def aside(path: Path) -> list[bytes]:
@@ -95,11 +95,11 @@ def test_bound_files_are_restored_from_the_journal(stay: Forestay, kind: str, ha
         path.mkdir()
         (path / "precious").write_text("kept")
     codes = [advice.code for advice in stay.doctor().left if advice.file == str(path)]
-    assert codes == ["layout-missing" if harm == "gone" else "layout-damaged"]
+    assert codes == ["files-missing" if harm == "gone" else "files-damaged"]
     mended = stay.doctor(fix=True)
     assert path.read_bytes() == whole
     assert any(line.startswith(f"wrote the {kind} files") for line in mended.done)
-    assert not [advice for advice in mended.left if advice.code.startswith("layout-")]
+    assert not [advice for advice in mended.left if advice.code.startswith("files-")]
     if harm == "torn":
         assert aside(path) == [TORN]
     if harm == "folder":
@@ -174,8 +174,8 @@ def test_obstacle_in_place_of_an_essay_backup_is_reported_and_moved_away(
     makers.get(odd, lambda: backup.symlink_to(tmp_path / "nowhere"))()
     session.pause()
     before = path.read_bytes()
-    (advice,) = [a for a in stay.doctor().left if a.code.startswith("layout-")]
-    assert advice.code == "layout-damaged" and f"{backup}: it is not a regular" in advice.what
+    (advice,) = [a for a in stay.doctor().left if a.code.startswith("files-")]
+    assert advice.code == "files-damaged" and f"{backup}: it is not a regular" in advice.what
     assert stay.doctor(fix=True).left == stay.doctor().left
     assert path.read_bytes() != before == backup.read_bytes()
     assert len(list(path.parent.glob(f"{backup.name}.corrupt-*"))) == 1
@@ -217,11 +217,11 @@ def test_file_in_place_of_a_folder_is_reported_as_not_fixable(
     folder = main_file(session, "craft").parent
     shutil.rmtree(folder)
     folder.write_text("theirs")
-    (advice,) = [a for a in stay.doctor(fix=True).left if a.code == "layout-missing"]
+    (advice,) = [a for a in stay.doctor(fix=True).left if a.code == "files-missing"]
     assert advice.why == f"{folder} is not a folder" and not advice.fixable
     assert advice.fix == "move that away, then: forestay doctor --fix"
     folder.unlink()
-    assert not [a for a in stay.doctor(fix=True).left if a.code == "layout-missing"]
+    assert not [a for a in stay.doctor(fix=True).left if a.code == "files-missing"]
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -232,7 +232,7 @@ def test_file_without_a_session_is_written_again(stay: Forestay, kind: str, othe
     whole = path.read_bytes()
     path.write_bytes(other)
     codes = [advice.code for advice in stay.doctor().left if advice.file == str(path)]
-    assert codes == ["layout-damaged"]
+    assert codes == ["files-damaged"]
     stay.doctor(fix=True)
     assert path.read_bytes() == whole and aside(path) == [other]
 
@@ -278,7 +278,7 @@ def test_restored_index_lists_the_sessions_of_others(stay: Forestay) -> None:
     stay.doctor(fix=True)
     assert "other-2026-01-01" in index.read_text()
     assert main_file(session, "ai-session").parent.name in index.read_text()
-    reports = [r for r in stay.files.check(str(root)) if r.reading.layout == "ai-session"]
+    reports = [r for r in stay.files.check(str(root)) if r.reading.format == "ai-session"]
     assert all(report.ok for report in reports)
 
 
@@ -341,9 +341,9 @@ def test_restore_writes_the_files_of_one_format_again(stay: Forestay) -> None:
     for kind in ("craft", "praxis"):
         main_file(session, kind).write_bytes(TORN)
     (case,) = session.files.restore("craft")
-    assert (case.layout, case.rung, len(case.kept)) == ("craft", "journal", 1)
+    assert (case.format, case.rung, len(case.kept)) == ("craft", "journal", 1)
     assert main_file(session, "praxis").read_bytes() == TORN
-    assert [c.layout for c in session.files.restore()] == ["praxis"]
+    assert [c.format for c in session.files.restore()] == ["praxis"]
     assert session.files.restore() == []
 
 
@@ -370,7 +370,7 @@ def test_file_of_an_unknown_version_is_never_replaced(stay: Forestay) -> None:
     session.files.restore()
     stay.files.recover(str(path))
     assert path.read_bytes() == bytes_of_99
-    assert "layout-suspended" in [advice.code for advice in stay.doctor().left]
+    assert "files-suspended" in [advice.code for advice in stay.doctor().left]
 
 
 # -- files of other programs -------------------------------------------------------------------
@@ -818,7 +818,7 @@ def test_level_2_uses_the_artifacts(stay: Forestay, essay: Path) -> None:
     message = "Session state reconstructed from artifact files. Some metadata may be approximate."
     assert case.message == message
     (report,) = stay.files.check(str(essay))
-    assert report.reading.layout == "essay"
+    assert report.reading.format == "essay"
     (one,) = discover.find(str(essay))
     stages = one.tree["session-state.yaml"]["stages"]
     assert stages["stage_1"]["status"] == stages["stage_2"]["status"] == "completed"
@@ -855,7 +855,7 @@ def test_essay_without_a_state_is_found_by_its_stage_files(stay: Forestay, essay
     essay.unlink()
     essay.with_name("stage-1-thesis.md").write_text("## Thesis Statement\n\nCats.\n")
     case = examined(stay, essay.parent)
-    assert (case.rung, case.layout) == ("artifacts", "essay")
+    assert (case.rung, case.format) == ("artifacts", "essay")
     stay.files.recover(str(essay.parent), fix=True)
     assert essay.is_file()
 
@@ -981,7 +981,7 @@ def test_doctor_reports_faulty_files_in_the_words_of_check(stay: Forestay, proje
     current, log = project / ORCHESTRATOR, project / LOG
     current.write_text(current.read_text().replace('"schema_version"', '"version"'))
     log.write_text(log.read_text() + '{"torn\n')
-    bound = {one.layout: one.bound for one in stay.files.adopt()}
+    bound = {one.format: one.bound for one in stay.files.adopt()}
     assert bound == {"orchestrator": False, "ai-session": True}
     reported = {each.file: each for each in stay.doctor().left if each.code == "file-faulty"}
     assert sorted(reported) == sorted([str(current), str(project / STATE)])
@@ -1063,7 +1063,7 @@ def test_damaged_bytes_have_a_visible_name_before_a_repair_replaces_them(
     def killed(*_: object, **__: object) -> str:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(swap_file, "exchange", killed)
+    monkeypatch.setattr(files, "replace", killed)
     choose = {"orchestrator": "manual", "essay": "stage-1"}.get(kind, "")
     case = stay.files.recover(str(path), choose=choose)
     assert case is not None

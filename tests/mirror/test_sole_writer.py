@@ -47,7 +47,7 @@ def test_edits_of_several_sole_writers_are_recorded(
             walk(tmp_path / str(seed), format_id, seed, 40)
             shutil.rmtree(tmp_path / str(seed))
         seed += 1
-    tell(f"{seed - first} histories of sole writers in {len(MOVES)} layouts, from seed {first}")
+    tell(f"{seed - first} histories of sole writers in {len(MOVES)} formats, from seed {first}")
 
 
 def stamp(project: Project) -> str:

@@ -339,7 +339,7 @@ def test_lock_that_is_no_file_is_reported_until_fixed(
     project.session.note("goes on")
     reported = f"{lock} is not a file, and cannot be locked"
     assert project.suspended == reported and any(reported in stated for stated in project.notices)
-    assert [a.why for a in project.home.doctor().left if a.code == "layout-suspended"] == [reported]
+    assert [a.why for a in project.home.doctor().left if a.code == "files-suspended"] == [reported]
     assert everything(project.folder / ".ai-session") == before
     lock.unlink() if lock.is_symlink() else lock.rmdir()
     assert project.suspended == ""

@@ -112,7 +112,7 @@ def test_sessions_started_at_the_same_time_all_have_files(
     assert Counter(stated) == Counter(f"did {line.session}" for line in home.list())
     assert len(stated) == MANY
     bound = [home.session(line.session).files.list() for line in home.list()]
-    assert all(sorted(b.layout for b in each) == sorted(formats) for each in bound)
+    assert all(sorted(b.format for b in each) == sorted(formats) for each in bound)
     assert all(has_its_file(binding) and not binding.suspended for e in bound for binding in e)
     assert len({binding.place for each in bound for binding in each}) == MANY * len(formats)
 
@@ -207,7 +207,7 @@ def test_files_of_a_start_that_died_are_written_by_the_next_command_in_its_proje
     elsewhere.mkdir()
     with forestay.open(str(folder.parent / "home"), cwd=str(elsewhere), trust_env=False) as home:
         home.session(begun).note("go on")
-    bound = {binding.layout: binding for binding in seen().session(begun).files.list()}
+    bound = {binding.format: binding for binding in seen().session(begun).files.list()}
     assert bound.keys() == {"craft", "essay"} and all(map(has_its_file, bound.values()))
     assert bound["craft"].root.startswith(str(folder)) and not list(elsewhere.iterdir())
 
@@ -247,5 +247,5 @@ def test_repeated_start_with_the_same_key_binds_the_given_files(
     for _ in range(2):
         again = seen().start("Add login page", key="k", formats=["craft", "orchestrator"])
         bound = again.files.list()
-        assert again.repeated and [each.layout for each in bound] == ["craft", "orchestrator"]
+        assert again.repeated and [each.format for each in bound] == ["craft", "orchestrator"]
         assert all(map(has_its_file, bound))

@@ -35,7 +35,7 @@ def test_all_five_formats_of_one_session_are_written(make: Make) -> None:
     project.session.files.bind("essay", root=str(project.folder / "essay"))
     project.session.tasks.add("First", id="t1")
     assert project.suspended.strip("; ") == "" and project.notices == []
-    places = {binding.layout: Path(binding.place) for binding in project.session.files.list()}
+    places = {binding.format: Path(binding.place) for binding in project.session.files.list()}
     assert places.keys() == {"ai-session", "craft", "orchestrator", "praxis", "essay"}
     for format_id in ("craft", "orchestrator"):
         assert "First" in places[format_id].read_text()

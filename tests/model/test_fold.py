@@ -417,7 +417,7 @@ def test_verdicts_count_their_attempts_and_the_last_one_stands() -> None:
 
 def test_acknowledgments_edits_and_redactions_are_stored() -> None:
     ack = ev.ContractAcknowledged(agent="a", version="1", checksum="c")
-    edit = ev.ForeignEdited(layout="craft", path="s", digest="d", redacted=["jwt"])
+    edit = ev.ForeignEdited(format="craft", path="s", digest="d", redacted=["jwt"])
     state = folded(ack, edit, ev.NoteAdded(text="x", redacted=["jwt", "aws"]))
     assert state.core.counts == {"contract": 1, "edit": 1, "notes": 1}
     assert state.core.redacted == {"jwt": 2, "aws": 1}

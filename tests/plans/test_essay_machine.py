@@ -2,7 +2,7 @@
 
 The oracle knows stages, sections and paragraphs in the words of document S3 and nothing of
 journals. After every move the session's own file must say the same, and be without an error by
-the rules of its layout.
+the rules of its format.
 """
 
 from __future__ import annotations

@@ -815,7 +815,7 @@ def test_the_session_file_equals_the_session(place: Place) -> None:
     assert "foreign.edited" not in kinds(session)
 
 
-def test_other_layouts_get_the_plan_too(place: Place) -> None:
+def test_other_formats_get_the_plan_too(place: Place) -> None:
     session = place.start(formats=["ai-session", "craft", "orchestrator"])
     through(session, place, 10)
     (path,) = (place.project / ".ai-session").glob("*/implementation-plan.yaml")

@@ -295,14 +295,14 @@ def test_two_at_once_are_both_recorded(session: Session, tmp_path: Path, project
     }
 
 
-def test_own_layout_files_are_no_inputs(session: Session, project: Path) -> None:
+def test_own_format_files_are_no_inputs(session: Session, project: Path) -> None:
     session.files.bind("craft")
     ran(session, "true", inputs=["**"])
-    session.note("which changes the file of the layout")
+    session.note("which changes the file of the format")
     assert word(session) == "fresh"
 
 
-def test_layouts_show_it_as_a_command(session: Session, project: Path) -> None:
+def test_formats_show_it_as_a_command(session: Session, project: Path) -> None:
     session.files.bind("ai-session")
     ran(session, "sh", "-c", "exit 2")
     session.note("something else")

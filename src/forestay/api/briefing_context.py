@@ -182,7 +182,7 @@ def _describe_surroundings(
         persons=persons(context),
         window=context.settings.context_window,
         proofs=_proofs(session, state),
-        natives={b.layout: b.native for b in context.store.machine.bindings.bindings(session.id)},
+        natives={b.format: b.native for b in context.store.machine.bindings.bindings(session.id)},
         **_arrival(session, state, drift),
     )
 

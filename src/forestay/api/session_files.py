@@ -35,15 +35,15 @@ class BoundFiles(Topic):
         with mirror.hold_projects(root or mirror.root_of(format_id.partition(":")[0])):
             place = give_place(self._context, self._recorder.id, format_id, root)
             write_files(self._context, self._recorder.id, force=True)
-        key = (place.layout, place.native, place.root)
-        return next((b for b in self.list() if (b.layout, b.native, b.root) == key), place)
+        key = (place.format, place.native, place.root)
+        return next((b for b in self.list() if (b.format, b.native, b.root) == key), place)
 
     def unbind(self, format_id: str) -> builtins.list[Binding]:
         """Stop reading and writing the files of a format; the files stay unchanged."""
         from forestay.formats.port import canonical_name
 
         kind, _, native = canonical_name(format_id).partition(":")
-        found = [b for b in self.list() if b.layout == kind and native in ("", b.native)]
+        found = [b for b in self.list() if b.format == kind and native in ("", b.native)]
         for binding in found:
             mirror_of(self._context).unbind(binding)
         return found
@@ -57,7 +57,7 @@ class BoundFiles(Topic):
             require_known(format_id := canonical_name(format_id))
         cases = recover.cases(self._context, self._recorder.id)
         done = [
-            recover.restore(self._context, case) for case in cases if format_id in ("", case.layout)
+            recover.restore(self._context, case) for case in cases if format_id in ("", case.format)
         ]
         write_files(self._context, self._recorder.id, force=True)
         return done
@@ -68,7 +68,7 @@ class BoundFiles(Topic):
         `status` is active, paused or completed. A session with files of the ai-session format
         can only have the models of that format.
         """
-        named = [b.native for b in self.list() if b.layout == "ai-session"]
+        named = [b.native for b in self.list() if b.format == "ai-session"]
         try:
             bodies = self._update_bodies(task, model, status, bound=bool(named))
         except InvalidInput as error:

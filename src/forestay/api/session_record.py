@@ -135,7 +135,7 @@ class Record(Topic):
         from forestay.formats.port import load_format  # start-up
 
         bindings = machine.bindings.bindings(self._recorder.id)
-        for format_id in dict.fromkeys(binding.layout for binding in bindings):
+        for format_id in dict.fromkeys(binding.format for binding in bindings):
             if why := load_format(format_id).why_unknown_model(name):
                 what = f"its {format_id} files still contain the last valid model"
                 self._context.notify(f"{what}: {why}")

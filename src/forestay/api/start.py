@@ -256,7 +256,7 @@ def _find_open(context: Context, plan: Sequence[Body]) -> str:
 
 def _add_formats(session: Session, formats: Sequence[str]) -> None:
     """Write the files of an existing session in these formats too."""
-    bound = {binding.layout for binding in session.files.list()}
+    bound = {binding.format for binding in session.files.list()}
     for chosen in formats:
         if chosen.partition(":")[0] not in bound:
             session.files.bind(chosen)

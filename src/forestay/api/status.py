@@ -131,7 +131,7 @@ def count_waiting(context: Context) -> int:
 def _suspended_files(bindings: Sequence[Binding]) -> dict[str, list[dict[str, str]]]:
     """Return the session's files that are neither read nor written now, with the reason."""
     shown = [
-        {"layout": one.layout, "path": one.place, "why": one.suspended}
+        {"format": one.format, "path": one.place, "why": one.suspended}
         for one in bindings
         if one.suspended
     ]

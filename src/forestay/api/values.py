@@ -96,7 +96,7 @@ class PlanTiming(Value):
 class SuspendedFile(Value):
     """A file of the session that is neither read nor written now, and why."""
 
-    layout: str
+    format: str
     path: str
     why: str
 

@@ -472,7 +472,7 @@ def _edits(known: BriefingInput) -> Iterator[Entry]:
         adopted = edit.cause.startswith(ADOPTED_FROM)
         what = "imported from another program's file" if adopted else "edited by another program"
         limits = f"; {text}" if (text := adoption_limits(edit)) else ""
-        yield Entry(edit.path, f"{what} ({edit.layout}){limits}{rest}")
+        yield Entry(edit.path, f"{what} ({edit.format}){limits}{rest}")
 
 
 def adoption_limits(edit: Edit) -> str:

@@ -63,7 +63,7 @@ def run_adopt(options: Namespace, stay: Forestay, screen: Screen) -> int:
     given = pick(options, "dry_run templates workflows")
     found = stay.files.adopt(options.path, **given, on_adopted=show)
     screen.progress()
-    names = "path layout? native_id=native? session? outcome new=is_new events artifacts bound"
+    names = "path format? native_id=native? session? outcome new=is_new events artifacts bound"
     reading = "generation? complete status? progress warning?"
     values = [
         {**pick(one, names, "problems errors"), **pick(one.reading, reading)} for one in found
@@ -87,7 +87,7 @@ def run_adopt(options: Namespace, stay: Forestay, screen: Screen) -> int:
     way = " ".join(filter(None, ["forestay adopt", options.path and quoted_path(options.path)]))
     if any(one.outcome == "template" for one in found):
         screen.hint("to include templates: ", f"{way} --templates")
-    if all(one.path.endswith(".jsonl") and not one.layout for one in found):
+    if all(one.path.endswith(".jsonl") and not one.format for one in found):
         screen.hint("conversations of an agent: ", f"{way} --transcripts claude-code")
     stuck = any(one.outcome in ("rival", "unreadable") for one in found)
     return DAMAGED if stuck and not any(one.session for one in found) else 0
@@ -116,7 +116,7 @@ def _print_adopted(one: Adopted, screen: Screen, *, dry_run: bool) -> None:
     indent = " " * (18 if dry_run else 11)
     counts = [plural(one.events, "event")] if one.events else []
     counts += [plural(one.artifacts, "artifact")] if one.artifacts else []
-    about = ", ".join(filter(None, [one.layout, *counts]))
+    about = ", ".join(filter(None, [one.format, *counts]))
     # Of several copies of one session, name the file.
     what = short_path(one.path) if one.outcome == "copy" or not one.session else one.session
     verb = _verb(one.outcome, dry_run).ljust(len(indent))
@@ -128,7 +128,7 @@ def _print_adopted(one: Adopted, screen: Screen, *, dry_run: bool) -> None:
     counts += [plural(one.errors, "error")] if one.errors else []
     if counts:
         # A session of several files is checked as a folder.
-        has_folder = one.layout and "/" in load_format(one.layout).files(one.native or "x")[0]
+        has_folder = one.format and "/" in load_format(one.format).files(one.native or "x")[0]
         path = os.path.dirname(one.path) if has_folder else one.path
         # What was saved from unreadable files is not a finding.
         was_saved = any(problem.startswith(("inferred: ", "lost: ")) for problem in more)

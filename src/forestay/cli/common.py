@@ -178,7 +178,7 @@ def current_session(stay: Forestay, *, finished: bool = False) -> Session:
 def is_essay(session: Session) -> bool:
     """Return whether a session has an essay's files, or its workflow."""
     bindings = SessionFiles.of(session.context).inspect_bindings(session.id)
-    if any(binding.layout == "essay" for binding in bindings):
+    if any(binding.format == "essay" for binding in bindings):
         return True
     try:
         with session.context.store.view(session.id) as view:

@@ -48,7 +48,7 @@ def run_check(options: Namespace, stay: Forestay, screen: Screen) -> int:
     values = [
         {
             "path": report.path,
-            **pick(report.reading, "layout? generation? version? complete status? progress"),
+            **pick(report.reading, "format? generation? version? complete status? progress"),
             "findings": [pick(finding, names) for finding in report.findings],
         }
         for report in reports
@@ -81,7 +81,7 @@ def run_check(options: Namespace, stay: Forestay, screen: Screen) -> int:
 
 def _print_report(report: FileReport, screen: Screen, *, everything: bool) -> None:
     reading = report.reading
-    what = " ".join(filter(None, [reading.layout or "unknown format", reading.generation]))
+    what = " ".join(filter(None, [reading.format or "unknown format", reading.generation]))
     percent = "" if reading.progress is None else f"{reading.progress:.0%}"
     state = ", ".join(filter(None, [reading.status, percent]))
     word = ("good     ", "green") if report.ok else ("faulty   ", "red")
@@ -111,9 +111,9 @@ def run_convert(options: Namespace, stay: Forestay, screen: Screen) -> None:
     made = stay.files.convert(
         options.path, options.to, options.output, native_id=options.id, workflows=options.workflows
     )
-    values = pick(made, "layout source_layout=source native_id=native carried lost")
+    values = pick(made, "format source_format=source native_id=native carried lost")
     screen.answer(values, files=made.written)
-    screen.done(("Converted ", "green"), f"{options.path} to {made.layout}:")
+    screen.done(("Converted ", "green"), f"{options.path} to {made.format}:")
     for path in made.written:
         screen.done("  ", short_path(path))
     for line in made.lost:
@@ -128,10 +128,10 @@ def run_convert(options: Namespace, stay: Forestay, screen: Screen) -> None:
 def run_files(options: Namespace, stay: Forestay, screen: Screen) -> None:
     session = stay.current()
     bindings = session.files.list()
-    screen.answer(session=session.id, layouts=[pick(b, BINDING) for b in bindings])
+    screen.answer(session=session.id, formats=[pick(b, BINDING) for b in bindings])
     for binding in bindings:
         quiet = "  written at pause and finish, because git tracks it" if binding.quiet else ""
-        screen.line((f"{binding.layout:<13}", "cyan"), short_path(binding.place), (quiet, "dim"))
+        screen.line((f"{binding.format:<13}", "cyan"), short_path(binding.place), (quiet, "dim"))
         if binding.suspended:
             screen.line(" " * 13, (f"not written: {shorten_paths(binding.suspended)}", "yellow"))
     if any(binding.suspended for binding in bindings):
@@ -166,7 +166,7 @@ def run_restore(options: Namespace, stay: Forestay, screen: Screen) -> int:
     from forestay.formats.port import canonical_name
 
     session = stay.current()
-    bound = [binding.layout for binding in session.files.list()]
+    bound = [binding.format for binding in session.files.list()]
     done = session.files.restore(options.format_id)
     screen.answer(session=session.id, restored=[case_values(case) for case in done])
     if options.format_id and canonical_name(options.format_id) not in bound:
@@ -206,7 +206,7 @@ def answer_unusable(error: Unusable, screen: Screen) -> int:
 
 def case_values(case: Case) -> dict[str, Any]:
     """Return damaged files, and what can be recovered, as JSON values."""
-    names = "layout path session? what rung message inferred lost damaged missing kept written"
+    names = "format path session? what rung message inferred lost damaged missing kept written"
     values = pick(case, names)
     if case.question is None:
         return {**values, "question": None}

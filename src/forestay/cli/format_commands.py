@@ -34,7 +34,7 @@ def run_update(options: Namespace, stay: Forestay, screen: Screen) -> None:
 
 def _find_feature(feature: str, stay: Forestay) -> Session:
     for binding in stay.context.store.machine.bindings.bindings():
-        if binding.layout == "ai-session" and binding.native == feature:
+        if binding.format == "ai-session" and binding.native == feature:
             return stay.session(binding.session)
     what = f"no session here has the files of {feature}"
     raise NoSession(what, hint="adopt it first: forestay adopt", session=feature)
@@ -231,7 +231,7 @@ def run_abort(options: Namespace, stay: Forestay, screen: Screen) -> int:
     except Unusable as error:
         return answer_unusable(error, screen)
     session = stay.session(event.head.session)
-    left = any(b.suspended for b in session.files.list() if b.layout == "orchestrator")
+    left = any(b.suspended for b in session.files.list() if b.format == "orchestrator")
     how = "aborted" if left else "aborted and archived"
     confirm(session, event, screen, f"{how}; its state is preserved")
     return 0

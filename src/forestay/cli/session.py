@@ -42,7 +42,7 @@ def run_start(options: Namespace, stay: Forestay, screen: Screen) -> None:
     bindings = session.files.list() if options.formats else []
     known = {"event": event_receipt(first), "repeated": session.repeated}
     known |= {"before": before or None, "taken_up": session.was_open}
-    screen.answer(status, known, layouts=[pick(one, BINDING) for one in bindings])
+    screen.answer(status, known, formats=[pick(one, BINDING) for one in bindings])
     lead = "Already started: session " if session.repeated else "Started session "
     if session.was_open:
         screen.done("This workflow already has an open session for this target; it is resumed.")

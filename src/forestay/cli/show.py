@@ -151,7 +151,7 @@ _TABLES: dict[str, tuple[str, Callable[[Row], list[Part]]]] = {
     "artifact": ("Artifacts", _artifact),
     "attribute": ("Attributes", _show_fields("key", "value")),
     "contract": ("Contracts", _show_fields("agent", "version")),
-    "edit": ("Edits by others", _show_fields("layout", "path", "cause")),
+    "edit": ("Edits by others", _show_fields("format", "path", "cause")),
 }
 
 

@@ -130,7 +130,7 @@ def _unwritten_files(shown: dict[str, Any]) -> str:
 
     names: dict[str, list[str]] = {}
     for one in shown["suspended"]:
-        names.setdefault(shorten_paths(one["why"]), []).append(one["layout"])
+        names.setdefault(shorten_paths(one["why"]), []).append(one["format"])
     return "; ".join(f"{', '.join(found)} not written: {why}" for why, found in names.items())
 
 

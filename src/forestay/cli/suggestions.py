@@ -110,7 +110,7 @@ _GUESSES = {
     "task add": "todo",
     "task list": "tasks",
     "agent list": "agents",
-    "files": "layouts layout",
+    "files": "formats format",
     "files bind": "bind",
     "record attribute": "attr",
     "record compaction": "compressed",

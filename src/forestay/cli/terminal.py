@@ -42,7 +42,7 @@ _STYLES = {
 }
 SEVERITIES = {"error": "red", "warning": "yellow", "info": "dim"}
 """The severities of findings, worst first, with their styles."""
-BINDING = "layout native_id=native path=place mirrored quiet suspended?"
+BINDING = "format native_id=native path=place mirrored quiet suspended?"
 """The JSON fields of a session's files in one format, for `pick`."""
 _MIN_COLUMN = 16
 """The least width of a column that is cut."""

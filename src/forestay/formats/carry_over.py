@@ -336,7 +336,7 @@ def convert(
     loss.carried += [_carried(b, name) for name in unknown]
     reading = a.reading(files, where)
     if reading.version and not reading.writable:
-        news = f"what is new in version {reading.version} of {reading.layout}"
+        news = f"what is new in version {reading.version} of {reading.format}"
         loss.lost.append(f"{news}, which we do not know")
     return made, loss
 

@@ -87,7 +87,7 @@ class Where(Struct, frozen=True):
 class Reading(Struct, frozen=True):
     """What `check` and `adopt` report about a session's files besides the findings."""
 
-    layout: str
+    format: str
     generation: str = ""
     """Which form of the format this is, such as `redesign` or `legacy`."""
     version: str = ""

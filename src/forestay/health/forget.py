@@ -39,7 +39,7 @@ from forestay.model import erasure
 from forestay.model.event import DIGESTS, Erased, Event, EventRetracted
 from forestay.store.open import open_store
 
-_OURS = frozenset({"step", "agent", "unit", "type", "layout", "redacted", "ids", *DIGESTS})
+_OURS = frozenset({"step", "agent", "unit", "type", "format", "redacted", "ids", *DIGESTS})
 _CHOICES = (
     *(MODES + STATUSES + CATEGORIES + COMMAND_STATUSES),
     *(ACTIONS + ROLES + PAUSE_REASONS),
@@ -174,7 +174,7 @@ def _sweep(context: Context, session: str, known: _Known, *, force: bool) -> For
 
 def _files_in_own_folders(known: _Known) -> list[str]:
     """Return the files in folders that belong to the session alone: its author wrote them."""
-    roots = [one.binding.root for one in known.owned if not REGISTRY[one.binding.layout][1]]
+    roots = [one.binding.root for one in known.owned if not REGISTRY[one.binding.format][1]]
     found = [path for root in roots for path in files.list_paths(root)]
     return [path for path in found if os.path.isfile(path) and not path.endswith(".lock")]
 

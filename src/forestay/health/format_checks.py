@@ -48,9 +48,9 @@ def _of_case(case: Case) -> Finding:
     why, fix = recover.why_not_possible(case)
     stored = "the journal has all that was recorded"
     return Finding(
-        code="layout-damaged" if case.damaged else "layout-missing",
+        code="files-damaged" if case.damaged else "files-missing",
         severity="error" if case.damaged else "warning",
-        what=f"the {case.layout} files of session {case.session} are not complete: {case.what}",
+        what=f"the {case.format} files of session {case.session} are not complete: {case.what}",
         why=why or (f"{stored}; the damaged bytes are kept" if case.damaged else _COMPLETE),
         fix=fix or FIX,
         fixable=not fix and not files.why_not_writable(os.path.dirname(case.path)),
@@ -62,16 +62,16 @@ def _of_case(case: Case) -> Finding:
 def _suspended(binding: Binding) -> Finding:
     # Where a format has one place for all sessions, ours makes room for the one that is adopted.
     is_taken = (
-        conventions_of(binding.layout).archive and "another session is here" in binding.suspended
+        conventions_of(binding.format).archive and "another session is here" in binding.suspended
     )
     fix = f"make it one of ours: forestay adopt {shlex.quote(binding.place)}"
     if not is_taken:
-        unbind = f"forestay files unbind {binding.layout} --session {binding.session}"
+        unbind = f"forestay files unbind {binding.format} --session {binding.session}"
         fix = f"correct that, or stop writing them: {unbind}"
-    what = f"the {binding.layout} files of session {binding.session} are left alone"
+    what = f"the {binding.format} files of session {binding.session} are left alone"
     session, file = binding.session, binding.place
     return Finding(
-        "layout-suspended", "warning", what, binding.suspended, fix, session=session, file=file
+        "files-suspended", "warning", what, binding.suspended, fix, session=session, file=file
     )
 
 
@@ -127,7 +127,7 @@ def _damaged(one: Find, errors: str) -> Finding:
 
 def is_blocked(left: list[Finding]) -> bool:
     """Return whether the journal itself is damaged, so that no file should be written from it."""
-    return any(f.severity == "error" and not f.code.startswith("layout-") for f in left)
+    return any(f.severity == "error" and not f.code.startswith("files-") for f in left)
 
 
 def fix(context: Context) -> list[str]:
@@ -137,13 +137,13 @@ def fix(context: Context) -> list[str]:
     # What blocked files may be gone, and a session that has ended gets no event any more. Not
     # earlier: a lost index would return with that session alone.
     updated = mirror_of(context).retry_suspended()
-    done += [f"brought the {b.layout} files of session {b.session} up to date" for b in updated]
+    done += [f"brought the {b.format} files of session {b.session} up to date" for b in updated]
     return done
 
 
 def _restore(context: Context, case: Case) -> Iterator[str]:
     with suppress(ForestayError):  # the next examination reports it
         recover.restore(context, case)
-        yield f"wrote the {case.layout} files of session {case.session} again"
+        yield f"wrote the {case.format} files of session {case.session} again"
     for path in case.kept:
         yield f"kept the previous bytes as {path}"

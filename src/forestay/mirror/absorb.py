@@ -163,12 +163,12 @@ class Absorber:
 
         Our rendering has old entries of them, which they would absorb as an edit.
         """
-        if file.name not in conventions_of(binding.layout).shared:
+        if file.name not in conventions_of(binding.format).shared:
             return value
-        here = (binding.layout, binding.root)
-        bound = [b for b in self._context.bindings.bindings() if (b.layout, b.root) == here]
+        here = (binding.format, binding.root)
+        bound = [b for b in self._context.bindings.bindings() if (b.format, b.root) == here]
         others = {b.native for b in bound if b.number != binding.number}
-        return load_format(binding.layout).with_entries(value, file.value, others)
+        return load_format(binding.format).with_entries(value, file.value, others)
 
     def _absorb_trees(
         self, binding: Binding, found_files: Sequence[FoundFile], edited: Tree
@@ -180,7 +180,7 @@ class Absorber:
         return [_summary(edited, found)]
 
     def _changes(self, binding: Binding, found_files: Sequence[FoundFile], edited: Tree) -> Changes:
-        format, where = load_format(binding.layout), self._context.surroundings(binding)
+        format, where = load_format(binding.format), self._context.surroundings(binding)
         now = replace(self._context.read_facts(binding.session).facts, native_id=binding.native)
         stated = {file.name: file.value for file in found_files if file.read is not None}
         base = self._tree_before(binding, found_files, edited, now)
@@ -204,7 +204,7 @@ class Absorber:
         self, binding: Binding, found_files: Sequence[FoundFile], edited: Tree, now: Facts
     ) -> dict[str, Any]:
         """Return what the files stated before some of them were edited."""
-        format, where = load_format(binding.layout), self._context.surroundings(binding)
+        format, where = load_format(binding.format), self._context.surroundings(binding)
         base = {file.name: file.value for file in found_files if file.read is not None}
         changed = [file for file in found_files if file.name in edited]
         for file in changed:
@@ -223,7 +223,7 @@ class Absorber:
         logs = [name for name in edited if is_log(name)]
         if not logs or binding.mirrored != self._context.read_facts(binding.session).seq:
             return
-        format, where = load_format(binding.layout), self._context.surroundings(binding)
+        format, where = load_format(binding.format), self._context.surroundings(binding)
         ours = write_facts(format, base, now, where, self._clean)
         for name in logs:
             if gone := len(ours[name]) - len(base[name]):
@@ -252,7 +252,7 @@ class Absorber:
         # A format may need the names of all files to know whose they are.
         names: Tree = dict.fromkeys(paths_of(binding))
         before = {**names, file.name: newest.value if newest else None}
-        made, _ = load_format(binding.layout).restore_required(
+        made, _ = load_format(binding.format).restore_required(
             {**names, file.name: value}, before, where
         )
         return made[file.name]
@@ -260,7 +260,7 @@ class Absorber:
     def _base(self, binding: Binding, file: FoundFile, now: Facts, where: Where) -> Any:
         """Return what the file stated when its editor read it."""
         if kind_of(file.name) == "jsonl":
-            return self._base_of_log(load_format(binding.layout), file, now, where)
+            return self._base_of_log(load_format(binding.format), file, now, where)
         older = self._find_base(binding, file)
         return None if older is None else self._with_required_keys(binding, file, older)
 
@@ -297,7 +297,7 @@ class Absorber:
     ) -> None:
         heads = [
             ev.ForeignEdited(
-                layout=binding.layout,
+                format=binding.format,
                 path=self._context.name_of(binding, file.path),
                 digest=file.digest,
                 cause=f"{CONFLICT}{', '.join(found.contested[:20])}" if found.contested else "edit",
@@ -311,7 +311,7 @@ class Absorber:
             self._context.journal.append(
                 binding.session,
                 *(move.body for move in made),
-                actor=f"file:{binding.layout}",
+                actor=f"file:{binding.format}",
                 options=AppendOptions(at=[move.at for move in made], foreign=True),
             )
         except (InvalidInput, Refused) as error:

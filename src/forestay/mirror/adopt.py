@@ -65,7 +65,7 @@ class Adopted(Struct):
     """The result for one session's files. Without a `session` they could not be adopted."""
 
     path: str
-    layout: str
+    format: str
     native: str
     session: str = ""
     outcome: str = UNREADABLE
@@ -136,7 +136,7 @@ class _Adoption:
         try:
             result = self.adopt(one)
         except ForestayError as error:
-            result = Adopted(one.path, one.layout, one.native, problems=[str(error)])
+            result = Adopted(one.path, one.format_id, one.native, problems=[str(error)])
         result.native = self.clean(result.native)
         result.problems = [self.clean(problem) for problem in result.problems]
         return result
@@ -144,7 +144,7 @@ class _Adoption:
     def adopt(self, one: Find) -> Adopted:
         where = self.where(one)
         facts, remarks = read_facts(one, where)
-        result = Adopted(one.path, one.layout, one.native, problems=_faults(one))
+        result = Adopted(one.path, one.format_id, one.native, problems=_faults(one))
         result.reading = check_files.reading_of(one, where, self.clean)
         if facts is None:
             return result
@@ -161,7 +161,7 @@ class _Adoption:
             result.errors = sum(finding.severity == ERROR for finding in findings)
         if owner is None and result.outcome != RIVAL:
             met = one.path, _digest(one), result.session
-            self.met.setdefault((one.layout, result.native), met)
+            self.met.setdefault((one.format_id, result.native), met)
         if result.session and not self.options.dry_run:
             # Also for known ones: a crash may have come before this.
             if result.outcome != COPY:
@@ -174,14 +174,14 @@ class _Adoption:
         """Return the binding of the place; None if another program began a session in the one place
         that the format has, because ours is archived then."""
         owner = self.bound.owner(os.path.realpath(one.path))
-        if owner is None or one.damage or not conventions_of(one.layout).archive:
+        if owner is None or one.damage or not conventions_of(one.format_id).archive:
             return owner
         # A file without id is our file, edited.
         return owner if native in ("", owner.native) else None
 
     def _is_duplicate(self, one: Find, result: Adopted) -> bool:
         """Return whether this run found another file with the same id before."""
-        path, digest, session = self.met.get((one.layout, result.native), ("", "", ""))
+        path, digest, session = self.met.get((one.format_id, result.native), ("", "", ""))
         if path and result.native:
             _report_rival(result, path, session, same=digest == _digest(one))
         return bool(path and result.native)
@@ -191,7 +191,7 @@ class _Adoption:
             return
         if owner is not None and not one.damage and result.native not in ("", owner.native):
             what = f"another session is in the place of {owner.session}; it was left alone"
-            unbind = f"forestay files unbind {owner.layout} --session {owner.session}"
+            unbind = f"forestay files unbind {owner.format} --session {owner.session}"
             result.outcome = RIVAL
             result.problems.append(f"{what}; to adopt it: {unbind}, then adopt again")
             return
@@ -215,7 +215,7 @@ class _Adoption:
             self._absorb(result)
         elif moved := self._moved_from(one, native):
             self._rebind_moved(one, moved, result)
-        elif twin := self._twin(one.layout, native):
+        elif twin := self._twin(one.format_id, native):
             self._compare_with_twin(one, result, twin)
         elif source := self._source(one):
             path, result.session = source
@@ -233,13 +233,13 @@ class _Adoption:
     def _unbound_from(self, one: Find, native: str) -> str:
         """Return the session that was unbound from these files; none if it has others there."""
         root = os.path.realpath(_root(one)) if native and _root(one) else ""
-        session = self.bound.released_by(one.layout, native, root) if root else ""
+        session = self.bound.released_by(one.format_id, native, root) if root else ""
         others = self.bound.bindings(session) if session else []
-        return "" if any((b.layout, b.root) == (one.layout, root) for b in others) else session
+        return "" if any((b.format, b.root) == (one.format_id, root) for b in others) else session
 
     def _moved_from(self, one: Find, native: str) -> Binding | None:
         """Return the only binding with this id, if its folder is gone and the files are here."""
-        known = self.bound.named(one.layout, native) if native else []
+        known = self.bound.named(one.format_id, native) if native else []
         gone = [b for b in known if not os.path.lexists(b.root)]
         return gone[0] if len(gone) == len(known) == 1 and _root(one) else None
 
@@ -264,7 +264,7 @@ class _Adoption:
             self._absorb(result)
             return
         same = _main_bytes(one) == files.read_optional(twin.place, discover.MAX_BYTES)
-        archive = conventions_of(twin.layout).archive.format(id=twin.native)
+        archive = conventions_of(twin.format).archive.format(id=twin.native)
         is_archived = bool(archive and not _archive(one)) and twin.place.endswith(f"/{archive}")
         _report_rival(result, twin.place, twin.session, same=same, is_archived=is_archived)
 
@@ -320,7 +320,7 @@ class _Adoption:
     def _bind_files(self, one: Find, result: Adopted, native: str) -> None:
         away, notify = bool(_archive(one)), self.context.notify
         mirror_of(self.context).bind(
-            result.session, one.layout, native, _root(one), found=True, away=away, notify=notify
+            result.session, one.format_id, native, _root(one), found=True, away=away, notify=notify
         )
 
     def _absorb(self, result: Adopted) -> None:
@@ -334,7 +334,7 @@ class _Adoption:
         """Compare with an adopted session: the bytes are known, an edit, or a rival's."""
         result.outcome = KNOWN
         real = os.path.realpath(one.path)
-        places = [b.place for b in self.bound.bindings(result.session) if b.layout == one.layout]
+        places = [b.place for b in self.bound.bindings(result.session) if b.format == one.format_id]
         elsewhere = next((p for p in places if p != real and os.path.lexists(p)), "")
         here = [row.digest for row in _edits(state) if _place(one) in row.cause]
         if elsewhere or not here:
@@ -369,7 +369,7 @@ def _report_rival(
         return
     result.outcome, result.session = RIVAL, ""
     what = f"{other} has the same id and differs; this one was left alone"
-    convert = f"forestay files convert {shlex.quote(result.path)} --to {result.layout}"
+    convert = f"forestay files convert {shlex.quote(result.path)} --to {result.format}"
     both = f"to have both: {convert} --id ID -o OUT, then: forestay adopt OUT"
     instead = "to adopt this one instead, put it in the place of that one and adopt again"
     helps = instead if path else both
@@ -384,7 +384,7 @@ def _report_rival(
 
 def read_facts(one: Find, where: Where) -> tuple[Facts | None, list[str]]:
     """Return what a session's files state, or what can be saved of them, and remarks about that."""
-    if not one.layout or one.is_bare:
+    if not one.format_id or one.is_bare:
         return None, []
     if one.documents and not any(fault.severity == ERROR for fault in one.faults):
         return one.facts(where), []
@@ -418,10 +418,10 @@ def _session_id(context: Context, one: Find, facts: Facts) -> str:
         wanted = clean_id(context.journal.redact(native), "id")
     except ForestayError:
         named = native.encode("utf-8", "replace") or one.path.encode("utf-8", "replace")
-        wanted = f"{one.layout}-{digest_of(named)[:12]}"
-    if not context.store.resolve(wanted) or _came_from(context, wanted, one.layout, native):
+        wanted = f"{one.format_id}-{digest_of(named)[:12]}"
+    if not context.store.resolve(wanted) or _came_from(context, wanted, one.format_id, native):
         return wanted
-    seed = f"{one.layout}:{native}:{one.path}"
+    seed = f"{one.format_id}:{native}:{one.path}"
     return f"{wanted[:57]}-{digest_of(seed.encode('utf-8', 'replace'))[:6]}"
 
 
@@ -440,7 +440,7 @@ def _is_equal(context: Context, session: str, one: Find, facts: Facts, where: Wh
     with context.store.view(session) as view:
         events = list(context.journal.events(view))
     is_whole = bool(events) and isinstance(events[0].body, SessionStarted)
-    if not is_whole or any(binding.layout == one.layout for binding in bindings):
+    if not is_whole or any(binding.format == one.format_id for binding in bindings):
         return False
     now = replace(facts_of(fold(events), events), native_id=facts.native_id)
     ours = carry_over.read(one.format, carry_over.write(one.format, None, now, where), where)
@@ -468,7 +468,7 @@ def _mark(one: Find, contested: list[str], warning: str) -> ForeignEdited:
     shown = f"{CONFLICT}{', '.join(contested[:20])}; " if contested else ""
     name = os.path.basename(one.path).encode("utf-8", "replace").decode()
     cause = "; ".join(filter(None, [f"{shown}{_place(one)}", warning]))
-    return ForeignEdited(layout=one.layout, path=name, digest=_digest(one), cause=cause)
+    return ForeignEdited(format=one.format_id, path=name, digest=_digest(one), cause=cause)
 
 
 def _remember_file(context: Context, session: str, one: Find) -> None:
@@ -501,7 +501,7 @@ def _require_unchanged(one: Find) -> None:
 def _record(context: Context, session: str, one: Find, facts: Facts, warning: str) -> int:
     """Record what files state; the mark at the end shows that the adoption is complete."""
     goal = facts.goal or one.format.goal_in(one.with_files_around())
-    made = adoption_moves(replace(facts, goal=goal), one.layout)
+    made = adoption_moves(replace(facts, goal=goal), one.format_id)
     last = max(filter(None, (facts.updated_at, *(move.at for move in made))), default=None)
     return _append(context, session, one, [*made, Move(_mark(one, [], warning), at=last)])
 
@@ -522,7 +522,7 @@ def _append(
         done = context.journal.append(
             session,
             *(move.body for move in part),
-            actor=f"file:{one.layout}",
+            actor=f"file:{one.format_id}",
             key=f"adopt:{_digest(one)}:{_place(one)}:{turn}:{start}",
             create=state is None and not start,
             options=AppendOptions(at=times[start : start + _AT_ONCE], foreign=True),
@@ -539,7 +539,7 @@ def _find_edit(context: Context, session: str, one: Find, facts: Facts, where: W
     """
     with context.store.view(session) as view:
         events = list(context.journal.events(view))
-    theirs = [event for event in events if event.head.actor == f"file:{one.layout}"]
+    theirs = [event for event in events if event.head.actor == f"file:{one.format_id}"]
     adopted = State()
     for event in theirs:
         extend(adopted, event)  # unlike `fold`, this does not treat gaps as forks
@@ -600,7 +600,7 @@ def _save_artifacts(context: Context, session: str, one: Find, problems: list[st
                     kept=not secrets,
                     redacted=sorted(set(secrets)),
                 ),
-                actor=f"file:{one.layout}",
+                actor=f"file:{one.format_id}",
                 key=f"artifact:{name}:{digest}",
                 blobs=[] if secrets else [(digest, data)],
                 options=AppendOptions(at=at, foreign=True),
@@ -632,7 +632,7 @@ def _artifact_paths(one: Find) -> tuple[str, list[str]]:
 
 def _restore_current(context: Context, one: Find, left: Binding) -> None:
     """Set the current session of a project again after the project was moved."""
-    was = left.root.removesuffix(f"/{REGISTRY[left.layout][1]}")
+    was = left.root.removesuffix(f"/{REGISTRY[left.format][1]}")
     _, _, current = context.store.machine.projects.tree(was) or ("", 0, "")
     here = context.seen_from(_project_of(context, one), context.actor).workspace
     if current == left.session and not os.path.lexists(was) and not here.chosen_here():
@@ -642,7 +642,7 @@ def _restore_current(context: Context, one: Find, left: Binding) -> None:
 def _project_of(context: Context, one: Find) -> str:
     """Return the folder of the project that has these files in the place of their format; else the
     current one."""
-    root, place = os.path.realpath(_root(one) or one.root), REGISTRY[one.layout][1]
+    root, place = os.path.realpath(_root(one) or one.root), REGISTRY[one.format_id][1]
     here, folder = context.workspace.tree, root.removesuffix(f"/{place}") or "/"
     if not place or folder == root:
         return context.folder
@@ -676,6 +676,6 @@ def _root(one: Find) -> str:
 
 def _archive(one: Find) -> str:
     """Return the name of a file in the archive of its format; empty if it is elsewhere."""
-    name = conventions_of(one.layout).archive.format(id=one.native)
+    name = conventions_of(one.format_id).archive.format(id=one.native)
     is_kept = bool(one.native and name) and one.path.endswith(f"/{name}")
     return name if is_kept and not one.format.why_unusable_id(one.native) else ""

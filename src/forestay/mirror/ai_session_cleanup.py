@@ -118,7 +118,7 @@ def _finds(path: str) -> list[Find]:
     """Return the sessions at a path, and folders there without access."""
     if not os.path.isdir(path) or not files.list_paths(path):
         return []
-    return [one for one in discover.find(path) if one.layout == form.FORMAT.id]
+    return [one for one in discover.find(path) if one.format_id == form.FORMAT.id]
 
 
 def _where(context: Context, one: Find) -> Where:
@@ -170,7 +170,7 @@ def _reason_to_keep(context: Context, one: Find, facts: Facts) -> str:
         return f"{INDEX} lists it several times: {check}"
     # A status in any file counts, even in one that is trusted less: an active session is open.
     words = status_words(one.tree, one.native)
-    statuses = [facts.status, *(session_status(one.layout, word) for word in words)]
+    statuses = [facts.status, *(session_status(one.format_id, word) for word in words)]
     if status := next((each for each in statuses if each and each not in _OVER), ""):
         return f"it is {status}: complete or pause it first"
     for owner in _owners(context, one):

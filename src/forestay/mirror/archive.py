@@ -25,7 +25,7 @@ class Archive:
 
     def archive_if_ended(self, binding: Binding, status: str) -> None:
         """Archive the file of a session that has ended, if its format has an archive."""
-        if conventions_of(binding.layout).archive and status in FINISHED:
+        if conventions_of(binding.format).archive and status in FINISHED:
             try:
                 self.archive(binding)
             except Refused as error:
@@ -50,7 +50,7 @@ class Archive:
 
     def is_due(self, binding: Binding) -> bool:
         """Return whether the file of an ended session still has to be archived."""
-        has_archive = bool(conventions_of(binding.layout).archive) and not self.is_archived(binding)
+        has_archive = bool(conventions_of(binding.format).archive) and not self.is_archived(binding)
         return has_archive and self.has_ended(binding)
 
     def require_room(self, binding: Binding) -> None:
@@ -104,13 +104,13 @@ class Archive:
 
     def locate(self, binding: Binding) -> str:
         """Return where the file of a session is now."""
-        if not conventions_of(binding.layout).archive:
+        if not conventions_of(binding.format).archive:
             return binding.place
         # Comparing digests is quicker than parsing a file that we wrote.
         is_ours = self._is_rendering(binding, binding.place)
         if is_ours or (os.path.lexists(binding.place) and not is_taken(self._context, binding)):
             return binding.place
-        kind, native, root = binding.layout, binding.native, binding.root
+        kind, native, root = binding.format, binding.native, binding.root
         for place in (_current(binding), _archived(binding)):
             is_free = self._bindings.owner(place) is None
             if is_free and has_session_id(self._context, kind, native, root, place):
@@ -119,7 +119,7 @@ class Archive:
 
     def _is_rendering(self, binding: Binding, path: str) -> bool:
         """Return whether the file at a path is one of our renderings of the main file."""
-        main = load_format(binding.layout).files(binding.native)[0]
+        main = load_format(binding.format).files(binding.native)[0]
         try:
             digest = sha256(read(path)).hexdigest()
         except ForestayError:
@@ -130,7 +130,7 @@ class Archive:
 
 def is_taken(context: MirrorContext, binding: Binding) -> bool:
     """Return whether the file in a session's place belongs to another session."""
-    named = _read_session_id(context, binding.layout, binding.native, binding.root, binding.place)
+    named = _read_session_id(context, binding.format, binding.native, binding.root, binding.place)
     return named not in ("", binding.native)
 
 
@@ -153,11 +153,11 @@ def _read_session_id(context: MirrorContext, kind: str, native: str, root: str, 
 
 
 def _current(binding: Binding) -> str:
-    return os.path.join(binding.root, load_format(binding.layout).files(binding.native)[0])
+    return os.path.join(binding.root, load_format(binding.format).files(binding.native)[0])
 
 
 def _archived(binding: Binding) -> str:
-    return archived_place(binding.layout, binding.native, binding.root)
+    return archived_place(binding.format, binding.native, binding.root)
 
 
 def archived_place(kind: str, native: str, root: str) -> str:

@@ -40,7 +40,7 @@ def bind(
     """
     format = load_format(kind)
     root = os.path.realpath(root) if root else _usual_root(context, kind)
-    bound = [b for b in context.bindings.bindings(session) if (b.layout, b.root) == (kind, root)]
+    bound = [b for b in context.bindings.bindings(session) if (b.format, b.root) == (kind, root)]
     if bound and not native:
         return bound[0]
     require_one_id(format, *(b.native for b in bound), native)
@@ -165,9 +165,9 @@ def cannot_archive(owner: Binding, why: str) -> Refused:
 def _require_archivable(context: MirrorContext, owner: Binding, native: str) -> None:
     """Refuse a place whose owner cannot be archived for a session with this id: the archive has, or
     would get, a file of the same name."""
-    if not conventions_of(owner.layout).archive or owner.native == native:
+    if not conventions_of(owner.format).archive or owner.native == native:
         raise _place_taken(context, owner.place)
-    _require_not_archived(owner.layout, native, owner.root)
+    _require_not_archived(owner.format, native, owner.root)
 
 
 def _require_free(kind: str, native: str, place: str, root: str) -> None:

@@ -53,7 +53,7 @@ def check(
     """
     find = replace(find, faults=[_without_length(find, fault) for fault in find.faults])
     findings = [*find.faults]
-    if find.documents and find.layout:
+    if find.documents and find.format_id:
         findings += find.format.check(find.tree, where, strict=strict)
     findings += [*check_name(find), *_check_backup(find)]
     shown = [
@@ -97,7 +97,7 @@ def _check_backup(find: Find) -> Iterator[Finding]:
         data = files.read_bounded(path, MAX_BYTES, follow=False)
         value = Document.parse(data, "yaml").value
         is_session = find.format.recognise(find.path, value) >= SURE
-        why = "" if is_session else f"this is not a {find.layout} session"
+        why = "" if is_session else f"this is not a {find.format_id} session"
         why = find.format.why_incomplete(data, value) or why
     except ForestayError as error:
         _, why, line = what_is_wrong(path, error)
@@ -118,8 +118,8 @@ def _without_length(find: Find, fault: Finding) -> Finding:
 
 def reading_of(find: Find, where: Where, clean: Callable[[str], str] = str) -> Reading:
     """Return how a session's files are read; if they cannot be, only the format."""
-    if not find.documents or not find.layout:
-        return Reading(layout=find.layout)
+    if not find.documents or not find.format_id:
+        return Reading(format=find.format_id)
     reading = find.format.reading(find.tree, where)
     reading = replace(reading, version=clean(reading.version))
     if not (reading.writable or reading.warning):
@@ -172,7 +172,7 @@ def count_phases(one: Find, folder: str = "") -> int | None:
     project. One without a fixed number counts as none. A definition that cannot be
     read is refused in a given folder, else ignored.
     """
-    kind = one.format.workflow_of(one.tree) if one.layout else ""
+    kind = one.format.workflow_of(one.tree) if one.format_id else ""
     usual = one.conventions.definitions
     above, found, _ = one.path.partition(f"/{usual.partition('/')[0]}/") if usual else ("", "", "")
     root = folder or (os.path.join(above, usual) if found else "")

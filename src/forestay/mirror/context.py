@@ -111,8 +111,8 @@ class MirrorContext:
         return os.path.join(self.tree.root, chosen or REGISTRY[kind][1])
 
     def surroundings(self, binding: Binding) -> Where:
-        where = self.where(binding.root, names=conventions_of(binding.layout).sees_names)
-        if not conventions_of(binding.layout).travels:
+        where = self.where(binding.root, names=conventions_of(binding.format).sees_names)
+        if not conventions_of(binding.format).travels:
             return where
         travel = self._travel(binding.session)
         self.shows_sync_state = travel is not None
@@ -153,7 +153,7 @@ class MirrorContext:
 
 def archived_folder(binding: Binding) -> str:
     """Return where another program archived the folder of a session; empty if it did not."""
-    name = conventions_of(binding.layout).put_away
+    name = conventions_of(binding.format).put_away
     if not (name and binding.mirrored) or os.path.lexists(os.path.dirname(binding.place)):
         return ""
     folder = os.path.normpath(os.path.join(binding.root, name.format(id=binding.native)))
@@ -162,7 +162,7 @@ def archived_folder(binding: Binding) -> str:
 
 def paths_of(binding: Binding) -> Mapping[str, str]:
     """Return the paths of a binding's files, by their names in the format."""
-    return _paths(binding.layout, binding.native, binding.root, binding.place)
+    return _paths(binding.format, binding.native, binding.root, binding.place)
 
 
 @lru_cache(maxsize=64)

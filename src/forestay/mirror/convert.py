@@ -32,7 +32,7 @@ class Converted(Struct):
     """The new files, by name, what the fields of their format cannot express, and the paths that
     were written."""
 
-    layout: str
+    format: str
     source: str
     native: str
     files: dict[str, bytes]
@@ -58,7 +58,7 @@ def convert(
     where = replace(where, total=count_phases(one, workflows) or known)
     tree, loss = carry_over.convert(one.format, one.tree, format, where, native_id=native)
     _require_inside(tree)
-    documents = one.documents if one.layout == format.id else {}
+    documents = one.documents if one.format_id == format.id else {}
     made = {
         name: documents[name].rewrite(value) if name in documents else fresh(kind_of(name), value)
         for name, value in tree.items()
@@ -66,13 +66,13 @@ def convert(
     }
     id = format.get(tree, where).native_id
     lost = [*loss.lost, *_find_oversized(made)]
-    if one.layout != format.id:
+    if one.format_id != format.id:
         lost += [
             f"line {line.number} of {name}, which is not JSON"
             for name, document in one.documents.items()
             for line in document.bad
         ]
-    return Converted(format.id, one.layout, id, made, loss.carried, lost)
+    return Converted(format.id, one.format_id, id, made, loss.carried, lost)
 
 
 def _find_oversized(made: dict[str, bytes]) -> Iterator[str]:
@@ -107,7 +107,7 @@ def default_target(path: str, made: Converted) -> str:
     if os.path.basename(name) in ("", ".", ".."):
         # Name the file after the current folder, and write it there.
         name = os.path.normpath(os.path.join(path, os.path.basename(os.path.abspath(path))))
-    target = f"{os.path.splitext(name)[0]}.{made.layout}"
+    target = f"{os.path.splitext(name)[0]}.{made.format}"
     ending = os.path.splitext(next(iter(made.files)))[1] if len(made.files) == 1 else ""
     return target + ending
 
@@ -118,7 +118,7 @@ def write(made: Converted, out: str) -> list[str]:
 
 
 def _only(path: str) -> discover.Find:
-    finds = [one for one in discover.sessions(path) if one.layout and not one.is_index]
+    finds = [one for one in discover.sessions(path) if one.format_id and not one.is_index]
     if len(finds) != 1:
         raise discover.not_one_session(path, finds)
     (one,) = finds

@@ -75,7 +75,7 @@ _KINDS = {
 class Find(Struct):
     """One session in files. `paths` maps the names in its tree to real paths."""
 
-    layout: str
+    format_id: str
     native: str
     paths: dict[str, str]
     bundle: Bundle
@@ -84,11 +84,11 @@ class Find(Struct):
 
     @property
     def format(self) -> Format:
-        return load_format(self.layout)
+        return load_format(self.format_id)
 
     @property
     def conventions(self) -> Conventions:
-        return self.format.conventions if self.layout else Conventions()
+        return self.format.conventions if self.format_id else Conventions()
 
     @property
     def tree(self) -> Tree:
@@ -130,7 +130,7 @@ class Find(Struct):
     @property
     def is_torn(self) -> bool:
         """Whether it is a session of which some file cannot be read."""
-        return bool(self.layout) and any(fault.severity == ERROR for fault in self.damage)
+        return bool(self.format_id) and any(fault.severity == ERROR for fault in self.damage)
 
     def facts(self, where: Where) -> Facts:
         return carry_over.read(self.format, self.tree, where)
@@ -225,7 +225,7 @@ def _of_file(path: str) -> Find:
         data = files.read_bounded(path, MAX_BYTES)
     except ForestayError as error:
         return _not_read(path, _code_of(error), str(error))
-    unknown = _fault("", "unknown-layout", "this is not a session file of a known format", path)
+    unknown = _fault("", "unknown-format", "this is not a session file of a known format", path)
     return identify(path, data) or Find("", "", {"": path}, {"": data}, {}, [unknown])
 
 
@@ -416,7 +416,7 @@ def _is_session_folder(format: Format, folder: str) -> bool:
     # Elsewhere the main file has to show it: other programs use the same file name.
     main = os.path.join(folder, _own_names(format)[0])
     found = _identify_in_folder(main) if os.path.isfile(main) else None
-    return found is not None and found.layout == format.id
+    return found is not None and found.format_id == format.id
 
 
 def is_root_of_folders(folder: str) -> bool:
@@ -607,8 +607,8 @@ def _loose(folder: str, names: list[str], *, parts: bool) -> Iterator[Find]:
     for name in names:
         if os.path.splitext(name)[1].lower() in _ENDINGS:
             found = _identify_in_folder(os.path.join(folder, name))
-            if found is not None and found.layout not in others:
-                found_formats.add(found.layout)
+            if found is not None and found.format_id not in others:
+                found_formats.add(found.format_id)
                 yield found
     for id in REGISTRY.keys() - found_formats:
         if load_format(id).is_folder_of_session(os.path.basename(folder), set(names)):

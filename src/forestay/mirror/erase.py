@@ -48,7 +48,7 @@ def list_owned(context: MirrorContext, session: str) -> list[Owned]:
 
 def _owned_files(context: MirrorContext, binding: Binding) -> Owned:
     known = context.bindings.renderings(binding)
-    customs = conventions_of(binding.layout)
+    customs = conventions_of(binding.format)
     paths: dict[str, set[str]] = {}
     for name, path in paths_of(binding).items():
         if name not in customs.shared:
@@ -139,7 +139,7 @@ def _remove_entry(binding: Binding, path: str) -> list[str]:
     """Remove a session's entry from a shared file; return the file if that is impossible."""
 
     def without_entry(data: bytes) -> bytes:
-        document, format = Document.parse(data, kind_of(path)), load_format(binding.layout)
+        document, format = Document.parse(data, kind_of(path)), load_format(binding.format)
         return document.rewrite(format.with_entries(document.value, None, {binding.native}))
 
     try:
@@ -152,7 +152,7 @@ def _remove_entry(binding: Binding, path: str) -> list[str]:
 
 def _remove_empty_folders(binding: Binding) -> None:
     """Remove the lock and the empty folders that only this session had."""
-    customs = conventions_of(binding.layout)
+    customs = conventions_of(binding.format)
     own = os.path.join(binding.root, binding.native)
     lock = os.path.join(binding.root, customs.lock.format(id=binding.native))
     if os.path.dirname(customs.lock) and _is_inside(binding.root, lock):

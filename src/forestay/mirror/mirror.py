@@ -179,7 +179,7 @@ class Mirror:
             for other in retired:
                 self._write_archived(other.session)
                 if notify is not None:
-                    place = archived_place(other.layout, other.native, other.root)
+                    place = archived_place(other.format, other.native, other.root)
                     notify(f"the previous session is archived: {place}")
         return binding
 
@@ -508,7 +508,7 @@ class Mirror:
 
     def _try(self, job: _Job, act: Callable[[_Job], None]) -> bool:
         """Call `act`; if it fails, report the reason and return False."""
-        what = f"{job.binding.layout} files are"
+        what = f"{job.binding.format} files are"
         try:
             act(job)
         except (Suspended, Unreadable) as error:
@@ -557,7 +557,7 @@ class Mirror:
 
 def _format_lock(binding: Binding) -> str:
     """Return the lock file of a format, empty if it has none; refuse if it cannot be locked."""
-    name = conventions_of(binding.layout).lock
+    name = conventions_of(binding.format).lock
     path = os.path.join(binding.root, name.format(id=binding.native)) if name else ""
     if path and files.is_irregular(path):
         raise Suspended(f"{path} is not a file, and cannot be locked")
@@ -576,7 +576,7 @@ def _obstacles(binding: Binding) -> Iterator[str]:
     yield from (f"{path} may not be read, and cannot be locked" for path in closed)
     paths = list(paths_of(binding).values())
     yield from (files.why_not_appendable(path) for path in paths if is_log(path))
-    if ending := conventions_of(binding.layout).backup:
+    if ending := conventions_of(binding.format).backup:
         paths.append(f"{binding.place}{ending}")
         yield f"{paths[-1]} is not a file" if files.is_irregular(paths[-1]) else ""
     yield from map(files.why_not_replaceable, paths)

@@ -93,7 +93,7 @@ def session_with_file(context: Context, selected: Callable[[], str]) -> str:
         if owner is None:
             raise
         return owner.session
-    if any(binding.layout == ID for binding in context.store.machine.bindings.bindings(session)):
+    if any(binding.format == ID for binding in context.store.machine.bindings.bindings(session)):
         return session
     if owner is None:
         what = f"session {session} has no files of {ID}"

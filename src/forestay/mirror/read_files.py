@@ -243,7 +243,7 @@ class FileReader:
 
     def read_lock(self, binding: Binding, path: str) -> AbstractContextManager[None]:
         """Return the read lock that a format wants for one of its files."""
-        wanted = conventions_of(binding.layout).read_lock
+        wanted = conventions_of(binding.format).read_lock
         if wanted and path == os.path.join(binding.root, wanted.format(id=binding.native)):
             return self.hold_lock(partial(files.locked, shared=True), path)
         return nullcontext()
@@ -326,7 +326,7 @@ class FileReader:
         if not others:
             return
         tree = {file.name: file.value for file in found_files if file.read is not None}
-        format, where = load_format(binding.layout), self._context.surroundings(binding)
+        format, where = load_format(binding.format), self._context.surroundings(binding)
         for file in others:
             if why := self.why_incomplete(binding, file.name, file.data or b"", file.value):
                 raise _unusable(file, why)
@@ -353,7 +353,7 @@ class FileReader:
         It is the beginning of a rendering and lacks what the format requires: a file from which the
         last task was removed is complete.
         """
-        format = load_format(binding.layout)
+        format = load_format(binding.format)
         if why := format.why_incomplete(data, value):
             return why
         longer = [] if is_log(name) else self._bindings.contents(binding, name)

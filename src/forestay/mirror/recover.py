@@ -68,7 +68,7 @@ _NOTHING_READ = "Nothing in it can be read."
 class Case(Struct):
     """Damaged or missing files of one session, and what can be done about them."""
 
-    layout: str
+    format: str
     path: str
     session: str = ""
     what: str = ""
@@ -123,14 +123,14 @@ def _case_of(context: Context, binding: Binding) -> Case | None:
         elif fault and not mirror_of(context).reader.is_newest_rendering(binding, name):
             # A log that only we wrote may be too long to be parsed.
             damaged[path] = fault
-    backup = conventions_of(binding.layout).backup
+    backup = conventions_of(binding.format).backup
     if backup and files.is_irregular(f"{binding.place}{backup}"):
         damaged[f"{binding.place}{backup}"] = "it is not a regular file"
     if not (damaged or missing):
         return None
     faults = [f"{path}: {why}" for path, why in damaged.items()]
     return Case(
-        layout=binding.layout,
+        format=binding.format,
         path=binding.place,
         session=binding.session,
         what=faults[0] if faults else f"{missing[0]} is missing",
@@ -183,7 +183,7 @@ def _make_room(context: Context, case: Case, binding: Binding) -> set[str]:
     """Rename what is damaged and start from what is still known; return the names of the files."""
     bound = context.store.machine.bindings
     wanted = [*case.damaged, *case.missing]
-    shared = conventions_of(binding.layout).shared
+    shared = conventions_of(binding.format).shared
     for path in wanted:
         name = os.path.basename(path)
         index = _save_shared(context, path, binding) if name in shared else None
@@ -226,7 +226,7 @@ def _require_possible(case: Case) -> None:
 
 def _index_in_conflict(case: Case) -> str:
     """Return the index of all sessions of a folder if git left both sides of a merge in it."""
-    shared = conventions_of(case.layout).shared
+    shared = conventions_of(case.format).shared
     indexes = (path for path in case.damaged if os.path.basename(path) in shared)
     return next((path for path in indexes if _is_conflicted(_read(path))), "")
 
@@ -249,7 +249,7 @@ def _save_shared(context: Context, path: str, binding: Binding) -> bytes | None:
     They are those in its damaged bytes, or in our last rendering if it is missing, and those in the
     folders around it.
     """
-    bound, format = context.store.machine.bindings, load_format(binding.layout)
+    bound, format = context.store.machine.bindings, load_format(binding.format)
     name = os.path.basename(path)
     if os.path.lexists(path):
         value = format.salvage_shared(_read(path))
@@ -367,7 +367,7 @@ def _find_one(path: str) -> Find:
     folder, name = os.path.split(path)
     if name in _main_names() and not os.path.lexists(path):
         path = folder
-    finds = [one for one in discover.sessions(path) if one.layout]
+    finds = [one for one in discover.sessions(path) if one.format_id]
     if len(finds) > 1 and name in finds[0].conventions.shared:
         # It belongs to all of them, and can be recovered through any of them.
         return replace(finds[0], faults=[f for f in finds[0].faults if f.file == name])
@@ -407,7 +407,7 @@ def _of_ours(context: Context, owner: Binding, choose: str) -> Case | None:
     if not case or not index:
         return case
     name = os.path.basename(index)
-    contested = Find(owner.layout, owner.native, {name: index}, {name: _read(index)}, {}, [])
+    contested = Find(owner.format, owner.native, {name: index}, {name: _read(index)}, {}, [])
     return _of_conflict(contested, case, name, choose)
 
 
@@ -419,7 +419,7 @@ def _of_other(context: Context, one: Find, choose: str) -> Case | None:
     if not bad and not missing:
         return None
     case = Case(
-        layout=one.layout,
+        format=one.format_id,
         # A session that lacks a file is named by its folder.
         path=one.path if bad else os.path.dirname(missing[0]),
         what=f"{damaged[0]}: {bad[0].what}" if bad else f"{missing[0]} is missing",
@@ -644,15 +644,14 @@ def _replace_file(path: str, data: bytes, clock: Clock) -> list[str]:
     try:
         if kept and not files.is_irregular(path):
             os.link(path, kept[0])
+            files.sync_folder(files.folder_of(path))
     except OSError:
         pass  # not every file system has links
     if kept and not os.path.lexists(kept[0]):
         files.move(path, kept[0])
-    displaced = swap_file.exchange(path, data, mode=0o644)
-    if displaced and os.path.samefile(displaced, kept[0]):
-        files.remove(displaced)
-    elif displaced:  # another program replaced the file in the meantime
-        kept.append(set_aside(path, clock, displaced))
+    # What an earlier repair left when it was killed.
+    kept += [set_aside(path, clock, hidden) for hidden in swap_file.remove_leftovers(path)]
+    files.replace(path, data, mode=0o644)
     return kept
 
 

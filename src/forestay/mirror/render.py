@@ -79,7 +79,7 @@ class Renderer:
         self, binding: Binding, found_files: list[FoundFile], facts_after: FactsAfter, where: Where
     ) -> Plan:
         """Return the plan for the files; an unchanged log only gets new lines."""
-        shared, order = conventions_of(binding.layout).shared, conventions_of(binding.layout).order
+        shared, order = conventions_of(binding.format).shared, conventions_of(binding.format).order
         is_ours = any(file.log for file in found_files) or all(
             file.verdict == "ours" for file in found_files
         )
@@ -120,7 +120,7 @@ class Renderer:
         A rendering has what the journal lacks: unknown keys, order and style of other programs.
         Files that several sessions share are created again instead.
         """
-        shared = conventions_of(binding.layout).shared
+        shared = conventions_of(binding.format).shared
         gone = [
             k for k in found_files if k.verdict == "missing" and k.known and k.name not in shared
         ]
@@ -129,7 +129,7 @@ class Renderer:
         back = [k.behind(self._reader.newest(binding, k)) if k in gone else k for k in found_files]
         tree = {file.name: file.value for file in back if file.read is not None}
         # Files around them are no fault of the renderings.
-        found = load_format(binding.layout).check(tree, replace(where, names=frozenset()))
+        found = load_format(binding.format).check(tree, replace(where, names=frozenset()))
         return found_files if any(finding.severity == ERROR for finding in found) else back
 
     def _tree(
@@ -144,7 +144,7 @@ class Renderer:
         old = {file.name: file.value for file in found_files if file.read is not None}
         if _is_moved(binding, old):
             where = replace(where, moved=True)
-        format = load_format(binding.layout)
+        format = load_format(binding.format)
         given, logs = _without_logs(binding, old) if brief else (old, {})
         clean, reads = (
             self._context.journal.clean_facts,
@@ -171,7 +171,7 @@ class Renderer:
             return _extend_log(file, value)
         if is_so:
             return file.read
-        id = "" if file.name in conventions_of(binding.layout).shared else token_hex(6)
+        id = "" if file.name in conventions_of(binding.format).shared else token_hex(6)
         stated = with_id(value, id) if id and kind == "json" else value
         if file.read is None:
             made = ParsedFile(
@@ -296,7 +296,7 @@ class Renderer:
             return
         with self._reader.read_lock(binding, file.path) if file.data is not None else nullcontext():
             # The format's backup is the previous version, which was readable.
-            ending, backup = conventions_of(binding.layout).backup, None
+            ending, backup = conventions_of(binding.format).backup, None
             if ending and file.data is not None and file.path == binding.place:
                 backup = f"{file.path}{ending}", file.data
             if swap_file.swap(aside, file.path, backup=backup, mode=0o644):
@@ -331,7 +331,7 @@ class Renderer:
 
 def _is_moved(binding: Binding, tree: Tree) -> bool:
     """Return whether the files name another folder than the one that contains them."""
-    key = conventions_of(binding.layout).own_folder
+    key = conventions_of(binding.format).own_folder
     main = os.path.relpath(binding.place, binding.root) if key else ""
     value = tree.get(main)
     named = value.get(key) if isinstance(value, dict) else None
@@ -346,7 +346,7 @@ def _is_moved(binding: Binding, tree: Tree) -> bool:
 def prepare(plan: Plan) -> None:
     """Create the folders that the files of a plan need, and the README of a new root folder."""
     binding = plan.binding
-    customs, readme = conventions_of(binding.layout), readme_of(binding)
+    customs, readme = conventions_of(binding.format), readme_of(binding)
     if any(file.data is None for file in plan.found_files):
         for folder in customs.folders:
             files.make_folder(os.path.join(binding.root, folder.format(id=binding.native)))
@@ -375,7 +375,7 @@ def _without_logs(binding: Binding, tree: Tree) -> tuple[Tree, dict[tuple[str, s
         if isinstance(value, list):
             made[name], logs[name, ""] = [], value
             continue
-        for key in conventions_of(binding.layout).logs:
+        for key in conventions_of(binding.format).logs:
             if isinstance(value, dict) and isinstance(value.get(key), list):
                 made[name], logs[name, key] = {**made[name], key: []}, value[key]
     return made, logs

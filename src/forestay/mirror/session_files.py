@@ -155,7 +155,7 @@ class SessionFiles(Follower):
 
         every = self._context.store.machine.bindings.bindings()
         for session in dict.fromkeys(
-            one.session for one in every if conventions_of(one.layout).travels
+            one.session for one in every if conventions_of(one.format).travels
         ):
             self.write(session)
 
@@ -176,7 +176,7 @@ class SessionFiles(Follower):
             return load(view)[0]
         journal = self._context.journal
         bodies, times = [move.body for move in pending], [move.at for move in pending]
-        formats = " or ".join(binding.layout for binding in self._loaded.bindings(session))
+        formats = " or ".join(binding.format for binding in self._loaded.bindings(session))
         try:
             return journal.preview(view, *bodies, actor=f"file:{formats}", at=times)
         except (InvalidInput, Refused):

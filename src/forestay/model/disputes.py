@@ -246,7 +246,7 @@ def _settle_edit(case: Case, chosen: int, state: State, events: Mapping[str, Eve
     read = events.get(case.sides[0].event)
     if chosen == 2 and read:
         back = [ev.EventRetracted(event=e.id) for e in _read_with(read, events)]
-    close = ev.ForeignEdited(layout=edit.layout, path=edit.path, digest=edit.digest, cause=SETTLED)
+    close = ev.ForeignEdited(format=edit.format, path=edit.path, digest=edit.digest, cause=SETTLED)
     # An end recorded here since then has seen the content of the file.
     ends = chosen == 1 and state.core.status not in FINISHED
     ended = [_BODY_OF[status]() for status in _endings(read)] if ends else []

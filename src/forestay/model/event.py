@@ -98,7 +98,7 @@ class SessionStarted(Body, frozen=True):
 
 
 class SessionAdopted(Body, frozen=True):
-    """A session that began elsewhere: in a layout file or another agent's transcript."""
+    """A session that began elsewhere: in a format file or another agent's transcript."""
 
     goal: str
     origin: str
@@ -458,9 +458,9 @@ class ContractAcknowledged(Body, frozen=True):
 
 
 class ForeignEdited(Body, frozen=True):
-    """A layout file was changed by someone else; ordinary events with actor file:… follow."""
+    """A format file was changed by someone else; ordinary events with actor file:… follow."""
 
-    layout: str
+    format: str
     path: str
     digest: str
     cause: str = ""
@@ -616,7 +616,7 @@ class Event(Struct, frozen=True, gc=False):
 
     @property
     def is_read(self) -> bool:
-        """Return whether the event was read from a layout file that another program wrote."""
+        """Return whether the event was read from a format file that another program wrote."""
         return self.head.actor.startswith("file:")
 
     @property

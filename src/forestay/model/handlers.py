@@ -557,7 +557,7 @@ def _edited(state: State, event: Event, body: ev.ForeignEdited) -> None:
     subject = f"{EDIT}{body.path}"
     if body.cause.startswith(CONFLICT):
         head = event.head
-        sides = [(event.hash, head.device, head.n, f"{body.layout}: {body.cause}")]
+        sides = [(event.hash, head.device, head.n, f"{body.format}: {body.cause}")]
         state.put("dispute", _new_row(Dispute, state, event, body, subject=subject, sides=sides))
     elif body.cause == SETTLED and (old := state.open_dispute(subject)):
         state.put("dispute", replace(old, settled_by=event.hash))

@@ -153,7 +153,7 @@ _ON_BOTH = (ev.StepNeedsReview, ev.DecisionMade, ev.FileChanged, ev.SessionReope
 
 
 def allow(state: State, body: Body) -> list[Body]:
-    """Do what `decide` does, for events read from a layout file that another program wrote.
+    """Do what `decide` does, for events read from a format file that another program wrote.
 
     They have happened, so the tables of transitions do not apply; only values are checked, and
     an aborted session stays aborted.

@@ -372,7 +372,7 @@ class Acknowledgment(Row, frozen=True):
 
 
 EDIT = "edit:"
-"""Begins the subject of a dispute between a layout file and the journal."""
+"""Begins the subject of a dispute between a format file and the journal."""
 CONFLICT = "conflict: "
 """Begins the cause of an edit that changed fields which had changed here too; names follow."""
 ADOPTED_FROM = "adopted from "
@@ -381,11 +381,11 @@ and details of their format."""
 
 
 class Edit(Row, frozen=True):
-    """The last change that another program made to a layout file."""
+    """The last change that another program made to a format file."""
 
     KEY: ClassVar[str] = "path"
 
-    layout: str
+    format: str
     path: str
     digest: str
     cause: str = ""

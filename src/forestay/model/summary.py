@@ -18,7 +18,7 @@ from forestay.model.state import CONFLICT, EDIT, Agent, Checkpoint, Dispute, Sta
 
 FAILED = ("failed", "timed_out")
 FILE, JOURNAL = "the file", "the journal"
-"""The sides of a dispute between a layout file and the journal."""
+"""The sides of a dispute between a format file and the journal."""
 
 _FEW, _MANY = 3, 200
 """How many open rows are read first, and how many at most, to find one in a given status."""

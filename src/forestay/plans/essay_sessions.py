@@ -70,7 +70,7 @@ def bind(context: Context, session: str, native: str, root: str = "") -> Binding
 def _had(context: Context, session: str) -> list[tuple[str, str]]:
     """Return ids and folders of a session's essays: bound ones, then those unbound before."""
     bound = context.store.machine.bindings
-    has = [(b.native, b.root) for b in bound.bindings(session) if b.layout == "essay"]
+    has = [(b.native, b.root) for b in bound.bindings(session) if b.format == "essay"]
     return [*has, *(one for one in bound.released_ids(session, "essay") if os.path.isdir(one[1]))]
 
 
@@ -120,7 +120,7 @@ def listed(context: Context) -> list[Listed]:
     ours = (
         os.path.dirname(b.place)
         for b in context.store.machine.bindings.bindings()
-        if b.layout == "essay"
+        if b.format == "essay"
     )
     folders = {folder: folder for folder in ours if os.path.isdir(folder)}
     folders |= {os.path.realpath(folder): folder for folder in own_folders(context.settings)}
@@ -209,7 +209,7 @@ def _state(path: str) -> dict[str, Any] | None:
 def binding_of(context: Context, session: str) -> Binding | None:
     """Return the essay binding of a session, or None."""
     bound = context.store.machine.bindings.bindings(session)
-    return next((b for b in bound if b.layout == "essay"), None)
+    return next((b for b in bound if b.format == "essay"), None)
 
 
 def state_of(session: Recorder) -> State:

@@ -80,7 +80,7 @@ def _limits(session: Recorder, state: State) -> Expiry:
         plan = None  # it is damaged, which other checks report
     own = plan.expiry if plan else Expiry()
     bound = context.store.machine.bindings.bindings(session.id)
-    usual = _ESSAY if any(one.layout == "essay" for one in bound) else Expiry()
+    usual = _ESSAY if any(one.format == "essay" for one in bound) else Expiry()
     return Expiry(
         _first(own.pause_hours, settings.pause_hours, usual.pause_hours),
         _first(own.abandon_hours, settings.abandon_hours, usual.abandon_hours),

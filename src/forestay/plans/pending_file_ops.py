@@ -49,7 +49,7 @@ def finish(context: Context, session: str) -> None:
 def keep(context: Context, session: str, formats: Sequence[str]) -> str:
     """Return the operation that binds a session to formats of this project."""
     roots = {chosen: _root(context, chosen.partition(":")[0]) for chosen in formats}
-    return json.dumps({"op": "keep", "session": session, "layouts": roots})
+    return json.dumps({"op": "keep", "session": session, "formats": roots})
 
 
 def _root(context: Context, kind: str) -> str:
@@ -60,12 +60,12 @@ def _root(context: Context, kind: str) -> str:
 def in_words(what: str) -> str:
     chore: dict[str, Any] = json.loads(what)
     names = [os.path.basename(str(chore[k])) for k in ("from", "path", "file", "to") if k in chore]
-    names += chore.get("layouts", ())
+    names += chore.get("formats", ())
     return f"{chore['op']} {' → '.join(names)}"
 
 
 def _do_keep(context: Context, chore: dict[str, Any]) -> None:
-    session, roots = chore["session"], chore["layouts"]
+    session, roots = chore["session"], chore["formats"]
     with mirror_of(context).hold_projects(*filter(None, roots.values())):
         for chosen, root in roots.items():
             try:

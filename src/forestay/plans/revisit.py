@@ -191,7 +191,7 @@ class _Known:
         self._session, self._state = session, state
         self._plan = session.context.journal.plan(state)
         bindings = session.context.store.machine.bindings.bindings(session.id)
-        self.essay = next((one for one in bindings if one.layout == fields.ID), None)
+        self.essay = next((one for one in bindings if one.format == fields.ID), None)
         self._is_essay = self.essay is not None or is_essay(state)
         self._root = session.context.workspace.tree.root
         if self._is_essay:

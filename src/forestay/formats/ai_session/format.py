@@ -183,7 +183,7 @@ class AiSession(Format):
         words = [text(task.get("status")) for task in read.tasks_of(read.part(tree, PLAN))]
         done = sum(unit_status(self.id, word) == "done" for word in words)
         return Reading(
-            layout=self.id,
+            format=self.id,
             generation=_generation(tree),
             version=read.version_of(tree) if has_own else "",
             complete=status == "completed" if status else None,

@@ -537,7 +537,7 @@ class Craft(Format):
         version = text(root.get("schema_version"))
         known = "schema_version" not in root or re.fullmatch(r"1\.0\.[0-9]{1,9}", version)
         return Reading(
-            layout=schema.ID,
+            format=schema.ID,
             generation="document" if version else "companion",
             version=version,
             complete=facts.status == "completed",

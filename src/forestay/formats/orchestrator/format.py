@@ -529,7 +529,7 @@ class Orchestrator(Format):
         version = root.get("schema_version")
         is_documented = "schema_version" in root or isinstance(root.get("project"), dict)
         return Reading(
-            layout=schema.ID,
+            format=schema.ID,
             generation="document" if is_documented else "aiterm",
             version=text(version),
             complete=facts.status == "completed",

@@ -122,7 +122,7 @@ class Praxis(Format):
     def reading(self, tree: Tree, where: Where) -> Reading:
         view = View(tree, where)
         return Reading(
-            layout=self.id,
+            format=self.id,
             generation=view.generation,
             complete=view.complete,
             status=view.status,

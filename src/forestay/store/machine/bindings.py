@@ -30,11 +30,11 @@ Written = tuple[str, str, int, bytes]
 Note = tuple["Binding", "Sequence[Written]", int]
 """What is about to be written for a binding, and the last event that its files then show."""
 
-_COLUMNS = "b.number, s.id, b.layout, b.native, b.root, b.place, b.mirrored, b.quiet, b.suspended"
+_COLUMNS = "b.number, s.id, b.format, b.native, b.root, b.place, b.mirrored, b.quiet, b.suspended"
 
 
 class Binding:
-    """A session's place in a layout. `mirrored` is the last event its files show."""
+    """A session's place in a format. `mirrored` is the last event its files show."""
 
     def __init__(
         self,
@@ -48,7 +48,7 @@ class Binding:
         quiet: int,
         suspended: str,
     ) -> None:
-        self.number, self.session, self.layout, self.native = number, session, format_id, native
+        self.number, self.session, self.format, self.native = number, session, format_id, native
         self.root, self.place, self.mirrored = root, place, mirrored
         self.quiet, self.suspended = bool(quiet), suspended
 
@@ -89,7 +89,7 @@ class Bindings(Topic):
         """Return the bindings under an id of a format, wherever they are."""
         rows = self._read(
             f"SELECT {_COLUMNS} FROM binding b JOIN session s ON s.number = b.session"
-            " WHERE b.layout = ? AND b.native = ?",
+            " WHERE b.format = ? AND b.native = ?",
             (format_id, native),
         )
         return [Binding(*row) for row in rows]
@@ -115,7 +115,7 @@ class Bindings(Topic):
         def act(connection: sqlite3.Connection) -> bool:
             connection.execute(_BIND_AGAIN, (place, session, kind, native, root))
             connection.execute(
-                "INSERT OR IGNORE INTO binding (session, layout, native, root, place)"
+                "INSERT OR IGNORE INTO binding (session, format, native, root, place)"
                 f" SELECT number, ?, ?, ?, ? FROM session WHERE {BY_ID}",
                 (kind, native, root, place, session),
             )
@@ -149,7 +149,7 @@ class Bindings(Topic):
         """Return the ids that a session released in a format, with their roots, the last first."""
         rows = self._read(
             "SELECT b.native, b.root FROM binding b JOIN session s ON s.number = -b.session"
-            f" WHERE s.{BY_ID} AND b.layout = ? ORDER BY b.number DESC",
+            f" WHERE s.{BY_ID} AND b.format = ? ORDER BY b.number DESC",
             (session, format_id),
         )
         return [(native, root) for native, root in rows]
@@ -158,7 +158,7 @@ class Bindings(Topic):
         """Return the session that last released an id in a folder, or ""."""
         rows = self._read(
             "SELECT s.id FROM binding b JOIN session s ON s.number = -b.session"
-            " WHERE b.session < 0 AND b.layout = ? AND b.native = ? AND b.root = ?"
+            " WHERE b.session < 0 AND b.format = ? AND b.native = ? AND b.root = ?"
             " ORDER BY b.number DESC LIMIT 1",
             (format_id, native, root),
         )
@@ -241,7 +241,7 @@ _FOLLOW = "UPDATE OR IGNORE binding SET root = ?, place = ?, suspended = '' WHER
 _BIND_AGAIN = f"""
     UPDATE OR IGNORE binding SET session = -session, place = ?, suspended = ''
     WHERE session = (SELECT -number FROM session WHERE {BY_ID})
-        AND layout = ? AND native = ? AND root = ?
+        AND format = ? AND native = ? AND root = ?
 """
 _ERASE_DATA = f"""
     UPDATE rendering SET data = x'' WHERE binding IN

@@ -85,7 +85,7 @@ MIGRATIONS = (
         PRIMARY KEY (session, path)
     ) STRICT, WITHOUT ROWID;
     CREATE TABLE binding (
-        number INTEGER PRIMARY KEY, session INTEGER NOT NULL, layout TEXT NOT NULL,
+        number INTEGER PRIMARY KEY, session INTEGER NOT NULL, format TEXT NOT NULL,
         native TEXT NOT NULL, root TEXT NOT NULL, place TEXT NOT NULL UNIQUE,
         mirrored INTEGER NOT NULL DEFAULT 0, quiet INTEGER NOT NULL DEFAULT 0,
         suspended TEXT NOT NULL DEFAULT ''

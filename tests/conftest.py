@@ -74,22 +74,23 @@ def soak_seconds(request: pytest.FixtureRequest) -> float:
 
 
 @pytest.fixture
-def tell(request: pytest.FixtureRequest) -> Callable[[str], None]:
-    """Say something at the end of the run: how much was tried, and with which seed."""
-    return lambda text: request.node.user_properties.append(("told", text))
+def report_figure(request: pytest.FixtureRequest) -> Callable[[str], None]:
+    """Return a function that prints a line at the end of the run, such as the seed used."""
+    return lambda text: request.node.user_properties.append(("figure", text))
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    reports = [each for of in terminalreporter.stats.values() for each in of]
-    told = [
+    """Print the figures that tests reported."""
+    reports = [report for reports in terminalreporter.stats.values() for report in reports]
+    figures = [
         text
         for report in reports
         for name, text in getattr(report, "user_properties", ())
-        if name == "told" and getattr(report, "when", "") == "call"
+        if name == "figure" and getattr(report, "when", "") == "call"
     ]
-    if told:
-        terminalreporter.section("told")
-    for text in told:
+    if figures:
+        terminalreporter.section("figures")
+    for text in figures:
         terminalreporter.line(str(text))
 
 

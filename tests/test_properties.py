@@ -26,7 +26,7 @@ def test_property_tests_are_found() -> None:
 
 @pytest.mark.soak
 def test_every_property_holds_for_more_examples(
-    soak_seconds: float, tell: Callable[[str], None]
+    soak_seconds: float, report_figure: Callable[[str], None]
 ) -> None:
     """One file after the other, in any order, until the time is up."""
     ends, done = time.monotonic() + soak_seconds, 0
@@ -37,7 +37,7 @@ def test_every_property_holds_for_more_examples(
         code, output = _run(path, left)
         assert code != _FAILED, output[-4000:]
         done += 1
-    tell(f"property tests: {done} of {len(WITH_PROPERTIES)} files with more examples")
+    report_figure(f"property tests: {done} of {len(WITH_PROPERTIES)} files with more examples")
 
 
 def _run(path: Path, seconds: float) -> tuple[int, str]:

@@ -28,9 +28,9 @@ def test_devices_on_postgres_are_equal_after_sampled_kills(shim: Path) -> None:
     assert_sound(sweep(shim, scenario, faults=KILLS, limit=SAMPLE // 2, seed=SEED))
 
 
-def assert_all_sound(result: Swept, tell: Callable[[str], None]) -> None:
+def assert_all_sound(result: Swept, report_figure: Callable[[str], None]) -> None:
     """Every step was killed at, and there are as many as such work must have."""
-    tell(str(result))
+    report_figure(str(result))
     assert_sound(result)
     assert len(result.points) == result.planned
     faults = [point.fault for point in result.points]
@@ -40,19 +40,19 @@ def assert_all_sound(result: Swept, tell: Callable[[str], None]) -> None:
 @pytest.mark.soak
 @pytest.mark.parametrize("scenario", SCENARIOS)
 def test_devices_are_equal_after_a_kill_at_every_step(
-    shim: Path, scenario: str, tell: Callable[[str], None]
+    shim: Path, scenario: str, report_figure: Callable[[str], None]
 ) -> None:
-    assert_all_sound(steps(shim, f"tests.crash.travel:{scenario}"), tell)
+    assert_all_sound(steps(shim, f"tests.crash.travel:{scenario}"), report_figure)
 
 
 @pytest.mark.soak
 @pytest.mark.usefixtures("beside_bucket")
 @pytest.mark.parametrize("scenario", SCENARIOS)
 def test_devices_with_a_bucket_are_equal_after_a_kill_at_every_step(
-    shim: Path, scenario: str, tell: Callable[[str], None]
+    shim: Path, scenario: str, report_figure: Callable[[str], None]
 ) -> None:
     result = steps(shim, f"tests.crash.travel_far:BUCKET_{scenario}")
-    assert_all_sound(result, tell)
+    assert_all_sound(result, report_figure)
     assert {point.run.call for point in result.points} >= {"put" if scenario != "PULL" else "get"}
 
 
@@ -60,10 +60,10 @@ def test_devices_with_a_bucket_are_equal_after_a_kill_at_every_step(
 @pytest.mark.usefixtures("beside_postgres")
 @pytest.mark.parametrize("scenario", SCENARIOS)
 def test_devices_on_postgres_are_equal_after_a_kill_at_every_step(
-    shim: Path, scenario: str, tell: Callable[[str], None]
+    shim: Path, scenario: str, report_figure: Callable[[str], None]
 ) -> None:
     result = steps(shim, f"tests.crash.travel_far:POSTGRES_{scenario}")
-    assert_all_sound(result, tell)
+    assert_all_sound(result, report_figure)
     assert sum(point.run.call == "send" for point in result.points) > 100
 
 

@@ -244,9 +244,9 @@ def test_mutated_files_are_read_or_reported() -> None:
 
 
 @pytest.mark.soak
-def test_very_many_mutated_files_are_read_or_reported(tell: Callable[[str], None]) -> None:
+def test_very_many_mutated_files_are_read_or_reported(report_figure: Callable[[str], None]) -> None:
     tally = run_wide(new_seed(), MANY)
-    tell(str(tally))
+    report_figure(str(tally))
     assert tally.tried.total() == MANY and tally.tried.keys() == set(REGISTRY)
 
 

@@ -173,10 +173,10 @@ def test_odd_values_are_unchanged_and_return_from_each_format() -> None:
 
 
 @pytest.mark.soak
-def test_very_many_odd_values_return_from_each_format(tell: Callable[[str], None]) -> None:
+def test_very_many_odd_values_return_from_each_format(report_figure: Callable[[str], None]) -> None:
     seed = new_seed()
     tried = run(seed, MANY)
-    tell(f"{MANY:,} sessions with odd values, seed {seed}: {dict(sorted(tried.items()))}")
+    report_figure(f"{MANY:,} sessions with odd values, seed {seed}: {dict(sorted(tried.items()))}")
     assert tried.keys() == set(REGISTRY)
 
 

@@ -18,10 +18,12 @@ def test_sessions_return_with_the_changes_and_nothing_else(first: int) -> None:
 
 
 @pytest.mark.soak
-def test_very_many_sessions_return(soak_seconds: float, tell: Callable[[str], None]) -> None:
+def test_very_many_sessions_return(
+    soak_seconds: float, report_figure: Callable[[str], None]
+) -> None:
     first = seed = new_seed()
     ends = time.monotonic() + soak_seconds
     while time.monotonic() < ends:
         walk(seed)
         seed += 1
-    tell(f"{seed - first} sessions through other formats and back, from seed {first}")
+    report_figure(f"{seed - first} sessions through other formats and back, from seed {first}")

@@ -320,13 +320,13 @@ def test_histories_with_tombstones_converge_in_any_order(tmp_path: Path, seed: i
 
 @pytest.mark.soak
 def test_many_histories_with_tombstones_converge(
-    tmp_path: Path, soak_seconds: float, tell: Callable[[str], None]
+    tmp_path: Path, soak_seconds: float, report_figure: Callable[[str], None]
 ) -> None:
     end, seed = time.monotonic() + soak_seconds, 100
     while time.monotonic() < end:
         _check_convergence(tmp_path / str(seed), seed)
         seed += 1
-    tell(f"{seed - 100} histories with tombstones")
+    report_figure(f"{seed - 100} histories with tombstones")
 
 
 def _check_convergence(path: Path, seed: int) -> None:

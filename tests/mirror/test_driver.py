@@ -27,7 +27,7 @@ def test_random_edits_lose_and_duplicate_nothing(tmp_path: Path, seed: int) -> N
 
 @pytest.mark.soak
 def test_many_random_edits_lose_and_duplicate_nothing(
-    tmp_path: Path, soak_seconds: float, tell: Callable[[str], None]
+    tmp_path: Path, soak_seconds: float, report_figure: Callable[[str], None]
 ) -> None:
     first = seed = new_seed()
     ends = time.monotonic() + soak_seconds
@@ -35,4 +35,4 @@ def test_many_random_edits_lose_and_duplicate_nothing(
         walk(tmp_path / str(seed), seed, 40)
         shutil.rmtree(tmp_path / str(seed))
         seed += 1
-    tell(f"{seed - first} walks over the files of a session, from seed {first}")
+    report_figure(f"{seed - first} walks over the files of a session, from seed {first}")

@@ -38,7 +38,7 @@ def test_edits_of_a_sole_writer_are_never_lost_or_disputed(
 
 @pytest.mark.soak
 def test_edits_of_several_sole_writers_are_recorded(
-    tmp_path: Path, soak_seconds: float, tell: Callable[[str], None]
+    tmp_path: Path, soak_seconds: float, report_figure: Callable[[str], None]
 ) -> None:
     first = seed = new_seed()
     ends = time.monotonic() + soak_seconds
@@ -47,7 +47,9 @@ def test_edits_of_several_sole_writers_are_recorded(
             walk(tmp_path / str(seed), format_id, seed, 40)
             shutil.rmtree(tmp_path / str(seed))
         seed += 1
-    tell(f"{seed - first} histories of sole writers in {len(MOVES)} formats, from seed {first}")
+    report_figure(
+        f"{seed - first} histories of sole writers, {len(MOVES)} formats, from seed {first}"
+    )
 
 
 def stamp(project: Project) -> str:

@@ -151,9 +151,9 @@ def check_some(seeds: range) -> None:
 
 
 @pytest.mark.soak
-def test_a_hundred_thousand_histories_converge(tell: Callable[[str], None]) -> None:
+def test_a_hundred_thousand_histories_converge(report_figure: Callable[[str], None]) -> None:
     parts = [range(first, first + PART) for first in range(0, MANY, PART)]
     # Not by forks: threads that earlier tests left running would be forked too.
     with ProcessPoolExecutor(mp_context=get_context("spawn")) as pool:
         assert len([*pool.map(check_some, parts)]) * PART == MANY
-    tell(f"histories of several devices: seeds 0 to {MANY - 1}")
+    report_figure(f"histories of several devices: seeds 0 to {MANY - 1}")

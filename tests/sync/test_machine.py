@@ -188,11 +188,11 @@ def test_separated_homes_converge_and_no_pushed_event_is_lost(tmp_path: Path, se
 
 @pytest.mark.soak
 def test_homes_converge_on_long_walks(
-    tmp_path: Path, soak_seconds: float, tell: Callable[[str], None]
+    tmp_path: Path, soak_seconds: float, report_figure: Callable[[str], None]
 ) -> None:
     ends, seed = time.monotonic() + soak_seconds, 1000
     while time.monotonic() < ends:
         walk(tmp_path / str(seed), seed, 80)
         shutil.rmtree(tmp_path / str(seed))
         seed += 1
-    tell(f"{seed - 1000} walks of several homes converged")
+    report_figure(f"{seed - 1000} walks of several homes converged")

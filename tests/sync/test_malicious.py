@@ -370,7 +370,7 @@ def test_every_lie_of_a_storage_is_noticed_or_has_no_effect(world: World) -> Non
 
 @pytest.mark.soak
 def test_thousands_of_lies_of_a_storage_are_noticed_or_have_no_effect(
-    tmp_path: Path, tell: Callable[[str], None]
+    tmp_path: Path, report_figure: Callable[[str], None]
 ) -> None:
     seed, each = new_seed(), MANY // WORLDS
     with ProcessPoolExecutor(os.cpu_count(), multiprocessing.get_context("spawn")) as pool:
@@ -380,7 +380,7 @@ def test_thousands_of_lies_of_a_storage_are_noticed_or_have_no_effect(
         ]
         tally = sum((share.result() for share in shares), Counter[str]())
     reported = tally.pop("all")
-    tell(f"{reported} lies, seed {seed}: {dict(sorted(tally.items()))}")
+    report_figure(f"{reported} lies, seed {seed}: {dict(sorted(tally.items()))}")
     assert reported == MANY
 
 

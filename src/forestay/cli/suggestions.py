@@ -110,7 +110,7 @@ _GUESSES = {
     "task add": "todo",
     "task list": "tasks",
     "agent list": "agents",
-    "files": "formats format",
+    "files": "formats format layouts layout",
     "files bind": "bind",
     "record attribute": "attr",
     "record compaction": "compressed",

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from forestay.store.machine.holders import Holders
     from forestay.store.machine.projects import TreeRecord
     from forestay.store.machine.remotes import Remotes
-    from forestay.store.machine.session_files import FileWork, SeenFiles
+    from forestay.store.machine.seen_files import FileWork, SeenFiles
     from forestay.store.machine.tables import Tables
 
 
@@ -50,14 +50,14 @@ class Machine:
     @property
     def seen_files(self) -> SeenFiles:
         """Files as sessions last saw them."""
-        from forestay.store.machine.session_files import SeenFiles  # start-up
+        from forestay.store.machine.seen_files import SeenFiles  # start-up
 
         return SeenFiles(self.tables)
 
     @property
     def file_work(self) -> FileWork:
         """What recorded events still ask to be done to files."""
-        from forestay.store.machine.session_files import FileWork  # start-up
+        from forestay.store.machine.seen_files import FileWork  # start-up
 
         return self._file_work or FileWork(self.tables)
 

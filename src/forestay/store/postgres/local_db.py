@@ -14,7 +14,7 @@ from __future__ import annotations
 import os
 
 from forestay.base import files
-from forestay.store.machine.session_files import FileWork
+from forestay.store.machine.seen_files import FileWork
 from forestay.store.port import Batch, moved
 from forestay.store.postgres import schema
 from forestay.store.postgres.view import folded

@@ -336,7 +336,7 @@ def test_show_displays_any_earlier_point(cli: Cli) -> None:
         assert part in text
     earlier = cli.json("show", "--at", "2")
     assert earlier["seq"] == 2 and set(earlier["rows"]) == {"step"}
-    assert "   at 2\n" in cli.ok("show", "--at", "2").out
+    assert "  at       2\n" in cli.ok("show", "--at", "2").out
     assert cli.json("show", "--at", "now")["seq"] == 6
     assert cli("show", "--at", "99").code == 2
     assert cli("show", "--at", "some day").code == 2

@@ -9,6 +9,7 @@ removes no more than that. Settings are never copied into the home: they may con
 
 from __future__ import annotations
 
+import difflib
 import json
 import os
 import re
@@ -100,10 +101,12 @@ Texts = dict[str, tuple[str | None, str | None, Made]]
 
 def find_agent(name: str) -> Agent:
     if name not in AGENTS:
+        near = difflib.get_close_matches(name.lower(), AGENTS, 1)
+        other = "any other agent: forestay install agents-md; its MCP server: forestay mcp"
         raise InvalidInput(
             f"{name!r} is not a known agent",
             why=f"known agents: {', '.join(AGENTS)}",
-            hint="for any other: forestay install agents-md, and add `forestay mcp` as MCP server",
+            hint=f"did you mean {near[0]}?" if near else other,
         )
     return AGENTS[name]
 

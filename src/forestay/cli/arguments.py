@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 TEXTS = frozenset({"TEXT", "GOAL", "WHAT", "MSG"})
 """Placeholders of free text: a value of - reads it from standard input."""
 _WITHOUT_SESSION = frozenset({"forestay", "list", "doctor", "init"})
-_SHARED = "Options that all commands have, and exit codes: forestay --help"
+_SHARED = "Options that all commands have, and exit codes: forestay help --all"
 
 
 class Command:

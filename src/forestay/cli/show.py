@@ -56,8 +56,7 @@ def run_show(options: Namespace, stay: Forestay, screen: Screen) -> None:
 
 def _print_core(shown: dict[str, Any], at: str, stay: Forestay, screen: Screen) -> None:
     core, now = shown["core"], stay.context.clock.now()
-    point = (f"   at {at}", "yellow") if at else ""
-    screen.line((shown["goal"], "bold"), point)
+    screen.prose("", shown["goal"], "bold")
     began, paused, ended = (
         when(core[name], now) if core.get(name) else ""
         for name in ("began_at", "paused_at", "ended_at")
@@ -71,6 +70,7 @@ def _print_core(shown: dict[str, Any], at: str, stay: Forestay, screen: Screen) 
     screen.fields(
         [
             ("session", shown["session"]),
+            ("at", (at, "yellow")),
             ("status", f"{shown['status']}{done}"),
             ("because", core.get("because", "")),
             ("mode", core.get("mode", "")),

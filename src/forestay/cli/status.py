@@ -90,7 +90,7 @@ def warn_waiting(stay: Forestay, screen: Screen) -> None:
 def print_status(shown: dict[str, Any], stay: Forestay, screen: Screen) -> None:
     """Print one session: its goal, then names and values."""
     now = stay.context.clock.now()
-    screen.line((shown["goal"], "bold"))
+    screen.prose("", shown["goal"], "bold")
     project = f" in {shown['project']}" if shown["project"] else ""
     screen.fields(
         [

@@ -12,6 +12,7 @@ JSON is one object on one line, in UTF-8 for every locale. Control characters ar
 from __future__ import annotations
 
 import os
+import re
 import sys
 
 from forestay.base.text import fit, terminal, width
@@ -167,11 +168,15 @@ class Screen:
     def _wrap(self, text: str, columns: int, indent: str = "") -> list[str]:
         if columns <= 0 or _width(text) <= columns:
             return [text]
-        import textwrap
-
-        return textwrap.wrap(
-            text, columns, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False
-        )
+        # Not textwrap: it counts characters, and some occupy two columns.
+        lines, line = [], ""
+        for word in re.findall(" *[^ ]+", text):
+            if line and _width(line + word) > columns:
+                lines.append(line)
+                line = indent + word.lstrip()
+            else:
+                line += word
+        return [*lines, line]
 
     def warn(self, *parts: Part) -> None:
         """Print a warning on the error stream; the same one only once."""

@@ -1,4 +1,4 @@
-"""What others write into our files arrives in the journal, and nothing else does."""
+"""Edits that other programs make in bound files are recorded once, and nothing else is."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def with_tasks(make: Make, format_id: str = "orchestrator") -> Project:
     return project
 
 
-# -- three ways --------------------------------------------------------------------------------
+# -- base, file and journal are compared -------------------------------------------------------
 
 
 def test_edit_is_recorded_as_events_of_the_file(make: Make) -> None:
@@ -44,7 +44,7 @@ def test_edit_is_recorded_as_events_of_the_file(make: Make) -> None:
     edited, added = project.edits()
     assert isinstance(edited, ev.ForeignEdited) and isinstance(added, ev.StepAdded)
     assert edited.path == ".claude/orchestrator-session.json" and added.title == "Write docs"
-    assert project.kinds("user")[-1] == "note.added", "what was edited comes before what is decided"
+    assert project.kinds("user")[-1] == "note.added", "the command follows the edit"
 
 
 def test_edit_is_absorbed_before_the_command_is_decided(make: Make) -> None:
@@ -70,7 +70,7 @@ def test_active_task_of_a_file_is_next_until_another_starts(make: Make) -> None:
     assert project.read()["current_state"]["active_task"] == "t3"
 
 
-def test_stale_copy_brings_only_its_own_change(make: Make) -> None:
+def test_only_the_change_in_a_stale_copy_is_recorded(make: Make) -> None:
     project = with_tasks(make)
     stale = project.read()
     project.session.tasks.done("t1", outcome="fine")
@@ -151,7 +151,9 @@ def test_key_removed_again_by_its_owner_stays_removed(
 
 
 @pytest.mark.parametrize("format_id", ALL)
-def test_rewound_file_is_no_edit_and_is_written_again(make: Make, format_id: str) -> None:
+def test_file_restored_to_an_old_version_is_no_edit_and_is_written_again(
+    make: Make, format_id: str
+) -> None:
     project = make(format_id)
     project.session.tasks.add("First", id="t1")
     project.session.record.command("pytest", arguments="-q")
@@ -164,8 +166,8 @@ def test_rewound_file_is_no_edit_and_is_written_again(make: Make, format_id: str
     for path, data in old.items():
         path.write_bytes(data)
     project.again().note("next")
-    assert project.edits() == [], "a tool put it back; nobody said anything"
-    assert said_by(everything(project.folder)) == said_by(newest)
+    assert project.edits() == [], "an old version is no edit"
+    assert stable_lines(everything(project.folder)) == stable_lines(newest)
 
 
 def test_edit_of_a_restored_file_that_needs_no_write_is_recorded(
@@ -208,8 +210,8 @@ def test_stale_copy_with_a_resume_in_the_same_second_ends_no_pause(
     assert project.read()["metadata"]["x_his"] == 1
 
 
-def said_by(found: dict[str, tuple[bytes, int, int]]) -> dict[str, list[str]]:
-    """Return the content of files without the time of the last change and marks of an edit."""
+def stable_lines(found: dict[str, tuple[bytes, int, int]]) -> dict[str, list[str]]:
+    """Return the lines of files without those that every write changes."""
     moving = ("updated", "last_active", "last_updated", "# forestay: ", '"id": "')
     return {
         name: [line for line in data.decode().splitlines() if not any(m in line for m in moving)]
@@ -218,7 +220,7 @@ def said_by(found: dict[str, tuple[bytes, int, int]]) -> dict[str, list[str]]:
     }
 
 
-def test_file_rewound_by_git_is_written_again(make: Make) -> None:
+def test_file_restored_by_git_is_written_again(make: Make) -> None:
     project = make(git=True)
     (project.folder / ".claude").mkdir()
     project.session.files.bind("orchestrator")
@@ -262,7 +264,7 @@ def test_change_on_both_sides_is_a_dispute_with_both_values(make: Make) -> None:
     assert "goal" in project.session.brief().text
 
 
-def test_session_of_two_other_devices_is_no_dispute(make: Make) -> None:
+def test_file_passed_from_one_device_to_another_needs_no_attention(make: Make) -> None:
     project = make("craft")
     home = project.opened("another")
     project.edit(lambda v: v.update(device="MacBook Pro"))
@@ -273,7 +275,7 @@ def test_session_of_two_other_devices_is_no_dispute(make: Make) -> None:
     assert session.status().attention == []
 
 
-def with_contested_end(make: Make) -> Project:
+def with_disputed_end(make: Make) -> Project:
     project = with_tasks(make)
     project.session.pause()
     stale = project.read()
@@ -285,12 +287,12 @@ def with_contested_end(make: Make) -> Project:
     return project
 
 
-def test_disputed_end_does_not_end_the_session(make: Make) -> None:
-    project = with_contested_end(make)
+def test_disputed_end_ends_the_session_only_when_settled_for_the_file(make: Make) -> None:
+    project = with_disputed_end(make)
     assert project.session.status().status == "active" and len(project.disputes()) == 1
     assert project.place.name == "orchestrator-session.json" and project.place.exists()
     (edited,) = [b for b in project.edits() if isinstance(b, ev.ForeignEdited)]
-    assert edited.residue == "status: completed", "what the file said is in the journal"
+    assert edited.residue == "status: completed", "the status in the file is in the journal"
     (case,) = project.session.disputes.list()
     assert case.sides[0].said == "session completed"
     project.session.disputes.settle(prefer="file")
@@ -299,14 +301,14 @@ def test_disputed_end_does_not_end_the_session(make: Make) -> None:
 
 @pytest.mark.parametrize("end", ["complete", "lifecycle.abandon"])
 def test_settling_a_disputed_end_does_not_reopen_an_ended_session(make: Make, end: str) -> None:
-    project = with_contested_end(make)
+    project = with_disputed_end(make)
     attrgetter(end)(project.session)()
     ended = project.session.status().status
     project.session.disputes.settle(prefer="file")
     assert project.session.status().status == ended and not project.session.disputes.list()
 
 
-def test_pause_does_not_dispute_a_completed_session(make: Make) -> None:
+def test_completion_by_a_stale_file_is_not_disputed_by_our_pause(make: Make) -> None:
     project = with_tasks(make)
     stale = project.read()
     project.session.decide("Rest", because="it is late")
@@ -317,14 +319,14 @@ def test_pause_does_not_dispute_a_completed_session(make: Make) -> None:
     assert project.session.status().status == "completed" and not project.disputes()
 
 
-def test_uncontested_end_is_recorded(make: Make) -> None:
+def test_undisputed_end_is_recorded(make: Make) -> None:
     project = with_tasks(make)
     project.edit(lambda v: v.update(status="complete"))
     project.again().note("next")
     assert project.session.status().status == "completed"
 
 
-UNSAYABLE: dict[str, tuple[str, Callable[[Any], object]]] = {
+WITHOUT_EVENT: dict[str, tuple[str, Callable[[Any], object]]] = {
     "project: theirs": ("orchestrator", lambda v: v["project"].update(name="theirs")),
     "project_path: /theirs": ("craft", lambda v: v.update(project="/theirs")),
     "pause_context: theirs": ("praxis", lambda v: v["lifecycle"].update(paused_context="theirs")),
@@ -333,9 +335,11 @@ UNSAYABLE: dict[str, tuple[str, Callable[[Any], object]]] = {
 }
 
 
-@pytest.mark.parametrize("stated", UNSAYABLE)
-def test_edit_without_an_event_is_reported_and_stays_in_the_file(make: Make, stated: str) -> None:
-    format_id, change = UNSAYABLE[stated]
+@pytest.mark.parametrize("stated", WITHOUT_EVENT)
+def test_edit_without_an_event_is_reported_in_journal_notice_and_briefing(
+    make: Make, stated: str
+) -> None:
+    format_id, change = WITHOUT_EVENT[stated]
     project = make(format_id)
     project.session.decide("Use JWT")
     project.session.agents.start("code-1")
@@ -358,7 +362,7 @@ def test_briefing_shows_an_edit_with_its_file_before_and_after_it_is_absorbed(ma
     assert reported in project.session.brief(budget=2000).text
 
 
-def test_agent_with_another_start_time_keeps_its_progress(make: Make) -> None:
+def test_changed_start_time_does_not_reset_the_progress_of_an_agent(make: Make) -> None:
     project = make("orchestrator")
     project.session.agents.start("code-1", task="Write")
     project.session.agents.progress("code-1", 0.6)
@@ -369,7 +373,7 @@ def test_agent_with_another_start_time_keeps_its_progress(make: Make) -> None:
 
 
 def stamped(project: Project) -> str:
-    """The time by the project's clock, as its file has times."""
+    """Return the time of the project's clock in the spelling of its file."""
     moment = datetime.fromtimestamp(project.clock.now() / 1000, UTC)
     return f"{moment:%Y-%m-%dT%H:%M:%S}{'.000' * (project.place.parent.name != '.claude')}Z"
 
@@ -397,10 +401,10 @@ def end(project: Project, how: str) -> None:
 @pytest.mark.req("S2-24", "S4-21")
 @pytest.mark.parametrize("format_id", ["craft", "orchestrator"])
 @pytest.mark.parametrize("how", ["done", "failed"])
-def test_agent_that_ran_again_with_the_same_result_has_ended(
+def test_second_run_of_an_agent_with_the_same_result_has_its_own_times(
     make: Make, format_id: str, how: str
 ) -> None:
-    """Nobody looked while it ran: the file has other times, and the same word."""
+    """No event was recorded while it ran: only the times in the file differ."""
     project = make(format_id)
     project.session.agents.start("code-1")
     end(project, how)
@@ -410,7 +414,7 @@ def test_agent_that_ran_again_with_the_same_result_has_ended(
     project.edit(lambda v: v["agents"][0].update(times))
     project.session.note("next")
     after = agent_in(project)
-    assert after.status == before.status == how and set(left(project)) == {""}
+    assert after.status == before.status == how and set(residues(project)) == {""}
     assert after.started_at and before.started_at and after.started_at > before.started_at
     assert after.ended_at and before.ended_at and after.ended_at > before.ended_at
     assert project.read()["agents"][0] | times == project.read()["agents"][0]
@@ -418,7 +422,7 @@ def test_agent_that_ran_again_with_the_same_result_has_ended(
 
 @pytest.mark.req("S2-25", "S4-22")
 @pytest.mark.parametrize("format_id", ["craft", "orchestrator"])
-def test_corrected_time_stays_corrected(make: Make, format_id: str) -> None:
+def test_corrected_times_of_an_agent_stay_in_the_file(make: Make, format_id: str) -> None:
     project = make(format_id)
     project.session.agents.start("code-1")
     project.session.agents.done("code-1", result="fine")
@@ -426,12 +430,12 @@ def test_corrected_time_stays_corrected(make: Make, format_id: str) -> None:
     for key, moment in ((ended, stamped(project)), (began, early(project))):
         project.edit(lambda v: v["agents"][0].update({key: moment}))  # noqa: B023
         project.session.note("next")
-        assert project.read()["agents"][0][key] == moment and set(left(project)) == {""}
+        assert project.read()["agents"][0][key] == moment and set(residues(project)) == {""}
     assert (agent_in(project).status, agent_in(project).result) == ("done", "fine")
 
 
 @pytest.mark.parametrize("format_id", ["craft", "orchestrator"])
-def test_agent_with_a_start_after_its_end_has_ended(make: Make, format_id: str) -> None:
+def test_done_agent_with_a_start_after_its_end_stays_done(make: Make, format_id: str) -> None:
     project = make(format_id)
     project.session.agents.start("code-1")
     project.session.agents.done("code-1", result="fine")
@@ -449,7 +453,7 @@ def test_agent_that_failed_again_has_the_new_error(make: Make) -> None:
     error |= {"last_retry_at": stamped(project)}
     project.edit(lambda v: v["agents"][0].update(error=error))
     project.session.note("next")
-    assert project.read()["agents"][0]["error"] == error and set(left(project)) == {""}
+    assert project.read()["agents"][0]["error"] == error and set(residues(project)) == {""}
     assert agent_in(project).error == "gone"
 
 
@@ -460,7 +464,7 @@ def test_agent_that_failed_again_has_the_new_error(make: Make) -> None:
         *(("orchestrator", word) for word in ("complete", "failure")),
     ],
 )
-def test_restarted_agent_with_its_former_result_has_ended(
+def test_restarted_agent_that_ends_as_before_has_ended(
     make: Make, format_id: str, over: str
 ) -> None:
     """The file is then more similar to the rendering of the first end than to the last one."""
@@ -468,10 +472,10 @@ def test_restarted_agent_with_its_former_result_has_ended(
     running = "running" if format_id == "craft" else "in_progress"
     project.session.agents.start("code-1", type="code")
     for word in (over, "", running, over):
-        project.edit(partial(_carry_on, project, format_id, word))
+        project.edit(partial(_change_agent, project, format_id, word))
         project.session.note("next")
     assert agent_in(project).status == _ENDED[over]
-    assert project.session.status().attention == [] and set(left(project)) == {""}
+    assert project.session.status().attention == [] and set(residues(project)) == {""}
 
 
 def test_newest_of_equally_similar_renderings_is_the_base(make: Make) -> None:
@@ -481,7 +485,7 @@ def test_newest_of_equally_similar_renderings_is_the_base(make: Make) -> None:
     results = iter(["one", "two", "three"])
 
     def edit(word: str, value: dict[str, Any]) -> None:
-        _carry_on(project, "orchestrator", word, value)
+        _change_agent(project, "orchestrator", word, value)
         value["agents"][0].pop("result_summary", None)
         if word == "complete":
             value["agents"][0]["result_summary"] = next(results)
@@ -497,8 +501,8 @@ _ENDED = {"complete": "done", "completed": "done", "timeout": "timed_out"}
 _ENDED |= dict.fromkeys(("error", "failure"), "failed")
 
 
-def _carry_on(project: Project, format_id: str, word: str, value: dict[str, Any]) -> None:
-    """What a program does that gives an agent another status, or adds a task."""
+def _change_agent(project: Project, format_id: str, word: str, value: dict[str, Any]) -> None:
+    """Give the agent another status, or add a task for an empty word, as a program does."""
     (agent,), ended = value["agents"], keys_of(format_id)[1]
     value["updated_at" if format_id == "craft" else "updated"] = stamped(project)
     if not word:
@@ -510,7 +514,7 @@ def _carry_on(project: Project, format_id: str, word: str, value: dict[str, Any]
         agent |= {"status": word, ended: stamped(project)}
 
 
-def test_reverted_change_is_an_edit_too(make: Make) -> None:
+def test_file_that_reverts_our_pause_with_a_newer_time_resumes_the_session(make: Make) -> None:
     project = with_tasks(make)
     project.session.pause()
     project.edit(lambda v: v.update(status="in_progress", updated="2099-01-01T00:00:00Z"))
@@ -519,7 +523,7 @@ def test_reverted_change_is_an_edit_too(make: Make) -> None:
     assert project.session.status().status == "active" and project.disputes() == []
 
 
-def test_reformatted_stale_copy_with_a_new_time_is_recognized(make: Make) -> None:
+def test_reformatted_stale_copy_rewords_a_task_and_changes_nothing_else(make: Make) -> None:
     project = make(AI_SESSION)
     project.session.tasks.add("First", id="t1")
     plan = project.ai("implementation-plan.yaml")
@@ -572,7 +576,7 @@ def test_file_can_resume_a_session_that_ended_without_success(
     assert project.session.status().status == "active"
 
 
-def test_agent_restarted_after_its_timeout_is_running(make: Make) -> None:
+def test_agent_that_a_file_restarts_after_its_timeout_is_running(make: Make) -> None:
     project = make("orchestrator")
     project.session.agents.start("a-1", type="code", task="Part")
     project.session.agents.timeout("a-1")
@@ -585,7 +589,7 @@ def test_agent_restarted_after_its_timeout_is_running(make: Make) -> None:
     ("format_id", "stamp", "start"),
     [("craft", "updated_at", "started_at"), ("orchestrator", "updated", "started")],
 )
-def test_agent_restarted_after_its_end_is_recorded(
+def test_agent_that_a_file_restarts_after_its_end_is_running(
     make: Make, format_id: str, stamp: str, start: str
 ) -> None:
     project = make(format_id)
@@ -594,8 +598,8 @@ def test_agent_restarted_after_its_end_is_recorded(
     before = project.read()["agents"][0]
     project.session.agents.done("a-1")
     doc, now = project.read(), timestamps.write(project.clock.now())
-    anew = doc | {"agents": [before | {start: now}], stamp: now}
-    swap_in(project.place, json.dumps(anew).encode())
+    restarted = doc | {"agents": [before | {start: now}], stamp: now}
+    swap_in(project.place, json.dumps(restarted).encode())
     project.session.note("on")
     after = project.read()["agents"][0]
     assert [after[key] == before[key] for key in ("status", "progress", start)] == [
@@ -609,7 +613,7 @@ def test_agent_restarted_after_its_end_is_recorded(
 @pytest.mark.parametrize(
     ("format_id", "stamp"), [("craft", "updated_at"), ("orchestrator", "updated")]
 )
-def test_program_that_saves_its_old_copy_removes_nothing(
+def test_program_that_saves_its_old_copy_removes_no_task(
     make: Make, format_id: str, stamp: str
 ) -> None:
     project = make(format_id)
@@ -629,7 +633,7 @@ def test_program_that_saves_its_old_copy_removes_nothing(
 
 @pytest.mark.parametrize("format_id, stamp", [("craft", "updated_at"), ("orchestrator", "updated")])
 @pytest.mark.parametrize("change", ["tasks.done", "record.rename"])
-def test_program_that_saves_its_old_copy_undoes_nothing(
+def test_program_that_saves_its_old_copy_undoes_no_change_of_ours(
     make: Make, format_id: str, stamp: str, change: str
 ) -> None:
     project = with_tasks(make, format_id)
@@ -672,7 +676,7 @@ def test_program_that_saves_its_old_copy_reverts_no_status(
 
 
 @pytest.mark.parametrize("format_id, stamp", [("craft", "updated_at"), ("orchestrator", "updated")])
-def test_program_that_ends_a_task_in_its_old_copy_restarts_no_other(
+def test_program_that_ends_a_task_in_its_old_copy_reopens_no_other(
     make: Make, format_id: str, stamp: str
 ) -> None:
     project = with_tasks(make, format_id)
@@ -718,7 +722,7 @@ def test_recorded_edit_is_not_reported_as_residue(make: Make) -> None:
     assert edited.residue == "" and "Theirs" in project.titles()
 
 
-def test_many_completed_tasks_are_compared_quickly(make: Make, tries: list[object]) -> None:
+def test_many_tasks_completed_at_once_need_few_comparisons(make: Make, tries: list[object]) -> None:
     project = make("craft")
     for n in range(60):
         project.session.tasks.add(f"Task {n}", id=f"t{n}")
@@ -773,7 +777,7 @@ def test_same_edit_twice_is_recorded_once(make: Make) -> None:
     assert project.titles().count("Write docs") == 1 and len(project.edits()) == 2
 
 
-def test_same_bytes_after_a_long_time_are_an_edit_again(make: Make) -> None:
+def test_same_bytes_after_many_events_are_an_edit_again(make: Make) -> None:
     project = with_tasks(make)
     data = project.edit(lambda v: v.update(goal="Theirs"))
     project.session.note("one")
@@ -878,16 +882,16 @@ def test_second_decision_of_one_moment_is_not_a_rewording_of_the_first(
     for what in ("Keep sessions in a store", "Redis"):
         project.session.decide(what, because="so", options=["a", "b"], chosen="b")
 
-    def take_first(value: Any) -> None:
+    def remove_first(value: Any) -> None:
         del value["decisions_made"][0]
         value["pending_tasks"].append("Write it")
 
-    project.edit(take_first)
+    project.edit(remove_first)
     project.session.note("next")
     both = [("Keep sessions in a store", "so"), ("Redis", "so")]
     assert decided(project) == in_file(project) == both
     assert "decision.made" not in project.kinds()
-    assert left(project) == ["decisions: Keep sessions in a store was removed"]
+    assert residues(project) == ["decisions: Keep sessions in a store was removed"]
 
 
 @pytest.mark.parametrize("format_id", ["craft", "orchestrator"])
@@ -905,7 +909,7 @@ def test_changed_decision_stays_the_same_decision(make: Make, format_id: str) ->
 
 
 def test_changed_choice_stays_the_same_choice(make: Make) -> None:
-    """This file has one text for what was to be decided and what was chosen."""
+    """This format has one text for the question and the chosen option."""
     project = make("orchestrator")
     project.session.decide("Which store", because="so", options=["a", "b"], chosen="b")
     for text, what, chosen in (
@@ -919,11 +923,11 @@ def test_changed_choice_stays_the_same_choice(make: Make) -> None:
         assert in_file(project) == [(text, "so")]
 
 
-def left(project: Project) -> list[str]:
+def residues(project: Project) -> list[str]:
     return [body.residue for body in project.edits() if isinstance(body, ev.ForeignEdited)]
 
 
-def replaced(format_id: str, what: str) -> Callable[[Any], None]:
+def replace_first_decision(format_id: str, what: str) -> Callable[[Any], None]:
     """Remove the first decision and add another one with the same time."""
 
     def act(value: Any) -> None:
@@ -939,7 +943,7 @@ def replaced(format_id: str, what: str) -> Callable[[Any], None]:
 def test_decision_reworded_in_one_file_is_reworded_in_the_other(
     make: Make, format_id: str, chosen: str
 ) -> None:
-    """One of the formats has whole seconds."""
+    """One of the formats stores whole seconds only."""
     project = make("orchestrator", "craft")
     assert isinstance(project.clock, Ticking)
     project.clock.turn(345)
@@ -968,17 +972,19 @@ def test_new_decision_with_the_time_of_a_removed_one_is_another_decision(
 ) -> None:
     project = make(format_id)
     project.session.decide("Keep the session in a cookie", because="so")
-    project.edit(replaced(format_id, "Deploy on Friday"))
+    project.edit(replace_first_decision(format_id, "Deploy on Friday"))
     project.session.note("next")
     both = [("Deploy on Friday", "so"), ("Keep the session in a cookie", "so")]
     assert decided(project) == in_file(project) == both
-    assert left(project) == ["decisions: Keep the session in a cookie was removed"]
+    assert residues(project) == ["decisions: Keep the session in a cookie was removed"]
 
 
 def test_two_decisions_with_redacted_secrets_stay_two_decisions(make: Make) -> None:
     project = make("craft")
     project.session.decide("Log in with PASSWORD=hunter2hunter2", because="so")
-    project.edit(replaced("craft", "Deploy by ghp_abcdefghijklmnopqrstuvwxyz0123456789"))
+    project.edit(
+        replace_first_decision("craft", "Deploy by ghp_abcdefghijklmnopqrstuvwxyz0123456789")
+    )
     project.session.note("next")
     both = ["Deploy by [redacted:github-token]", "Log in with PASSWORD=[redacted:secret]"]
     assert [what for what, _ in decided(project)] == both
@@ -988,17 +994,17 @@ def test_two_decisions_with_redacted_secrets_stay_two_decisions(make: Make) -> N
 def test_only_an_uncertain_rewording_of_a_decision_is_reported(make: Make, format_id: str) -> None:
     project = make(format_id)
     project.session.decide("Keep the session in a cookie", because="so")
-    project.edit(replaced(format_id, "Keep the session in a signed cookie"))
+    project.edit(replace_first_decision(format_id, "Keep the session in a signed cookie"))
     project.session.note("next")
-    assert left(project) == [""]
-    project.edit(replaced(format_id, "Keep tokens"))
+    assert residues(project) == [""]
+    project.edit(replace_first_decision(format_id, "Keep tokens"))
     project.session.note("next")
     assert decided(project) == in_file(project) == [("Keep tokens", "so")]
     was = "Keep the session in a signed cookie"
-    assert left(project)[1:] == [f"decisions: {was} was removed (it counts as Keep tokens now)"]
+    assert residues(project)[1:] == [f"decisions: {was} was removed (it counts as Keep tokens now)"]
 
 
-def test_resolved_claim_is_the_deferred_one(make: Make) -> None:
+def test_resolving_a_claim_does_not_resolve_a_similar_one(make: Make) -> None:
     project = make("essay")
     claims = [f"The population of the city was {n} in that year" for n in (1, 2)]
     for text in claims:
@@ -1013,7 +1019,7 @@ def test_resolved_claim_is_the_deferred_one(make: Make) -> None:
     assert not any("not recorded" in line for line in project.notices)
 
 
-def test_stages_of_an_essay_are_known_once_one_starts_in_its_file(make: Make) -> None:
+def test_starting_one_stage_in_an_essay_file_records_all_stages(make: Make) -> None:
     project = make()
     project.session.files.bind("essay")
     project.edit(lambda v: v["stages"]["stage_1"].update(status="in_progress"))
@@ -1025,7 +1031,7 @@ def test_stages_of_an_essay_are_known_once_one_starts_in_its_file(make: Make) ->
 # -- what stays in the file --------------------------------------------------------------------
 
 
-def test_keys_comments_and_indentation_of_others_stay(make: Make) -> None:
+def test_yaml_retains_keys_comments_and_spacing_of_others(make: Make) -> None:
     project = make(AI_SESSION)
     state = project.ai("state.yaml")
     text = "# kept by hand\n" + state.read_text() + "mine:   {a: 1}   # odd\n"
@@ -1060,17 +1066,17 @@ def test_key_can_be_added_and_removed_repeatedly_by_its_owner(
 ) -> None:
     project = make(format_id)
 
-    def put(doc: Any) -> None:
+    def add(doc: Any) -> None:
         doc["mine"] = "waits for the review"
 
-    def take(doc: Any) -> None:
+    def remove(doc: Any) -> None:
         del doc["mine"]
 
-    for change in (put, take, put, take):
+    for change in (add, remove, add, remove):
         project.edit(partial(_add_stamp, stamp, project.clock.now()))
         project.edit(change)
         project.session.note("next")
-        assert ("mine" in project.read()) == (change is put)
+        assert ("mine" in project.read()) == (change is add)
 
 
 def _add_stamp(key: str, at: int, doc: Any) -> None:
@@ -1078,7 +1084,7 @@ def _add_stamp(key: str, at: int, doc: Any) -> None:
 
 
 @pytest.mark.parametrize("title", ["Designer chairs", "Paint", "Build (fast)"])
-def test_task_with_the_same_start_but_another_end_is_another_task(make: Make, title: str) -> None:
+def test_completed_task_with_a_similar_title_is_another_task(make: Make, title: str) -> None:
     project = make("craft")
     for each in ("Design", "Build"):
         project.session.tasks.add(each)
@@ -1116,14 +1122,14 @@ def test_secret_in_a_file_stays_there_and_is_stored_nowhere_else(
     assert kept and not any(SECRET.encode() in data for data in kept)
 
 
-TAMED = {
+CLEANED = {
     "control": "ring \x07 the \x1b[31mbell",
     "long": "very " * 3000 + "long",
     "separators": "one\u2028two\u2029three",
 }
 
 
-@pytest.mark.parametrize("text", TAMED.values(), ids=list(TAMED))
+@pytest.mark.parametrize("text", CLEANED.values(), ids=list(CLEANED))
 def test_text_that_the_journal_cleans_is_not_rewritten_in_the_file(make: Make, text: str) -> None:
     project = make("orchestrator")
     project.edit(lambda v: v["pending_tasks"].append(text))
@@ -1138,7 +1144,7 @@ def test_text_that_the_journal_cleans_is_not_rewritten_in_the_file(make: Make, t
     assert len(project.titles()) == 2
 
 
-ODD = {**TAMED, "secret": f"with {SECRET} in it", "spaces": "  both sides \n", "crlf": "a\r\nb"}
+ODD = {**CLEANED, "secret": f"with {SECRET} in it", "spaces": "  both sides \n", "crlf": "a\r\nb"}
 LISTS: dict[str, tuple[str, dict[str, Any]]] = {
     "choice": (
         "craft",
@@ -1168,7 +1174,7 @@ LISTS: dict[str, tuple[str, dict[str, Any]]] = {
 
 @pytest.mark.parametrize("text", ODD.values(), ids=list(ODD))
 @pytest.mark.parametrize("what", LISTS)
-def test_shortened_text_is_not_recorded_again(make: Make, what: str, text: str) -> None:
+def test_text_that_the_journal_cleans_is_in_its_list_once(make: Make, what: str, text: str) -> None:
     format_id, ((key, element),) = LISTS[what][0], LISTS[what][1].items()
     project = make(format_id)
     theirs = {name: text if each is ... else each for name, each in element.items()}
@@ -1182,7 +1188,7 @@ def test_shortened_text_is_not_recorded_again(make: Make, what: str, text: str) 
 
 
 @pytest.mark.parametrize("text", ODD.values(), ids=list(ODD))
-def test_shortened_log_line_is_not_added_again(make: Make, text: str) -> None:
+def test_log_line_that_the_journal_cleans_is_not_added_again(make: Make, text: str) -> None:
     project = make(AI_SESSION)
     log = project.ai("history.jsonl")
     line = {"timestamp": "2027-01-15T07:00:00Z", "command": "plan", "arguments": text}
@@ -1242,7 +1248,7 @@ def test_text_that_the_journal_cleans_stays_in_every_place_of_the_file(
 
 
 @pytest.mark.parametrize("text", ODD.values(), ids=list(ODD))
-def test_shortened_task_is_recognized_when_others_change_it(make: Make, text: str) -> None:
+def test_task_with_cleaned_text_is_recognized_when_others_change_it(make: Make, text: str) -> None:
     project = make("orchestrator")
     work = {"task": text, "outcome": "fine", "files": []}
     project.edit(lambda v: v["pending_tasks"].append(text))
@@ -1259,7 +1265,7 @@ def test_shortened_task_is_recognized_when_others_change_it(make: Make, text: st
 
 @pytest.mark.parametrize("format_id", ["craft", "orchestrator"])
 @pytest.mark.parametrize("text", ODD.values(), ids=list(ODD))
-def test_shortened_task_stays_running_when_others_are_added(
+def test_task_with_cleaned_text_stays_running_after_other_events(
     make: Make, text: str, format_id: str
 ) -> None:
     project = make(format_id)
@@ -1280,7 +1286,7 @@ def test_shortened_task_stays_running_when_others_are_added(
 
 
 @pytest.mark.parametrize("text", ["Plain", *ODD.values()], ids=["plain", *ODD])
-def test_old_copy_of_others_records_nothing_again(make: Make, text: str) -> None:
+def test_error_in_an_old_copy_is_not_recorded_again(make: Make, text: str) -> None:
     project = make("orchestrator")
     error = {"message": text, "timestamp": "2027-01-15T07:00:00Z"}
     project.edit(lambda v: v["errors"].append(error))
@@ -1322,7 +1328,7 @@ def test_error_of_an_agent_that_succeeded_later_is_not_recorded_again(make: Make
     assert project.kinds().count("error.raised") == 0 and project.read()["errors"] == [error]
 
 
-def test_text_in_two_places_stays_in_both(make: Make) -> None:
+def test_secret_in_two_places_of_a_file_stays_in_both(make: Make) -> None:
     project = make("praxis")
     artifact = {"phase_number": 0, "evidence": {"k": SECRET}, "outputs": {"o": SECRET}}
 
@@ -1347,7 +1353,7 @@ def test_goal_stays_when_a_file_without_goals_names_another_target(make: Make) -
     assert project.read()["target_file"] == "specs/other"
 
 
-def test_phase_stays_when_a_file_names_another_workflow(make: Make) -> None:
+def test_phases_continue_when_a_file_names_another_workflow(make: Make) -> None:
     session = make().home.start("Ship it", workflow="spec-execution", formats=["praxis"])
     session.phases.done(0, override=True, because="seen to")
     path = Path(session.files.list()[0].place)
@@ -1357,7 +1363,7 @@ def test_phase_stays_when_a_file_names_another_workflow(make: Make) -> None:
     assert json.loads(path.read_text())["current_phase"] == 2
 
 
-def test_error_alone_does_not_mark_a_praxis_session_as_failed(
+def test_praxis_file_with_an_error_records_that_its_session_did_not_fail(
     make: Make,
 ) -> None:
     project = make("praxis")
@@ -1389,7 +1395,7 @@ def test_name_and_description_of_a_plan_stay_when_tasks_are_added(make: Make, te
     assert (feature["name"], feature["description"]) == (text, f"!{text}")
 
 
-def test_artifacts_of_an_open_task_stay_in_the_plan(make: Make) -> None:
+def test_artifacts_in_a_plan_stay_until_the_file_removes_them(make: Make) -> None:
     project = make(AI_SESSION)
     plan = project.ai("implementation-plan.yaml")
     first = {"task_id": "t1", "description": "First", "status": "pending", "artifacts": ["a.md"]}
@@ -1422,7 +1428,7 @@ def test_second_write_without_a_change_writes_no_file(make: Make, format_id: str
     assert everything(project.folder) == before
 
 
-def test_file_without_a_change_is_not_written(make: Make) -> None:
+def test_plan_is_not_written_when_only_the_state_changes(make: Make) -> None:
     project = make(AI_SESSION)
     before = everything(project.folder)
     project.session.note("no word of a plan")
@@ -1432,7 +1438,7 @@ def test_file_without_a_change_is_not_written(make: Make) -> None:
     assert after[plan] == before[plan] and after[state] != before[state]
 
 
-# -- what happens in the very moment -----------------------------------------------------------
+# -- edits during a write ----------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("moment", ["before", "after"])
@@ -1493,7 +1499,7 @@ def test_unknown_key_added_during_a_write_is_not_lost(
     assert leftovers(project.folder) == []
 
 
-def test_garbage_written_during_a_write_is_moved_back(
+def test_invalid_file_written_during_a_write_stays_and_suspends_the_binding(
     make: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     project = with_tasks(make)
@@ -1547,7 +1553,7 @@ def home_rows(project: Project) -> dict[str, list[Any]]:
     return {t: project.home.context.store.database.read(f"SELECT * FROM {t}", ()) for t in tables}  # type: ignore[attr-defined]
 
 
-def test_pending_edits_can_be_read(make: Make) -> None:
+def test_pending_edits_are_listed_before_they_are_absorbed(make: Make) -> None:
     project = with_tasks(make)
     assert mirror_of(project.home.context).pending(project.session.id) == []
     project.edit(lambda v: v["pending_tasks"].append("Theirs"))
@@ -1555,7 +1561,7 @@ def test_pending_edits_can_be_read(make: Make) -> None:
     assert isinstance(move.body, ev.StepAdded) and move.body.title == "Theirs"
 
 
-def test_times_of_files_do_not_matter(make: Make) -> None:
+def test_edit_with_unchanged_file_time_and_size_is_recorded(make: Make) -> None:
     project = with_tasks(make)
     before = project.place.stat()
     text = project.place.read_text().replace("Add login page", "Ada login page")
@@ -1596,7 +1602,7 @@ def test_phases_of_a_plan_are_headings_and_only_its_tasks_are_counted(make: Make
 
 
 @pytest.mark.req("S0-51", "X0-6")
-def test_status_changed_in_any_file_is_recorded(make: Make) -> None:
+def test_status_changed_in_the_state_or_the_index_is_recorded(make: Make) -> None:
     project = make(AI_SESSION)
     state, index = project.ai("state.yaml"), project.ai("../active-features.yaml")
 
@@ -1605,7 +1611,7 @@ def test_status_changed_in_any_file_is_recorded(make: Make) -> None:
 
     with state.open("a") as file:
         file.write('  status: "paused"\n')
-    assert status() == "paused", "a reader sees it already"
+    assert status() == "paused", "status() shows it before it is absorbed"
     project.session.note("taken up")
     state.write_text(state.read_text().replace('status: "paused"', 'status: "active"'))
     project.session.note("and again")
@@ -1617,7 +1623,7 @@ def test_status_changed_in_any_file_is_recorded(make: Make) -> None:
     assert status() == "active" and project.disputes() == []
 
 
-def test_work_on_a_device_with_any_name_is_recorded(make: Make) -> None:
+def test_status_changed_on_another_device_is_recorded(make: Make) -> None:
     project = make("craft")
 
     def write(status: str) -> None:

@@ -1,4 +1,4 @@
-"""The log of an ai-session: whole lines, added one at a time, never changed."""
+"""The log of an ai-session: whole lines are added, and existing lines are not changed."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ UPDATES: dict[str, Callable[[Session], object]] = {
 
 
 @pytest.mark.req("S0-60", "S0-55")
-def test_every_update_adds_one_line_to_an_empty_log(make: Make) -> None:
+def test_every_update_adds_one_line_to_the_log(make: Make) -> None:
     project = make(AI_SESSION)
     log, kinds = project.ai("history.jsonl"), []
     assert log.read_bytes() == b""
@@ -119,7 +119,7 @@ def test_line_of_an_update_has_all_keys_with_task_and_model(make: Make) -> None:
 
 
 @pytest.mark.req("S0-43", "S0-85")
-def test_line_of_a_command_names_the_active_task_and_is_recognized(make: Make) -> None:
+def test_line_of_a_command_names_the_active_task_and_is_not_added_again(make: Make) -> None:
     project = make(AI_SESSION)
     log = project.ai("history.jsonl")
     project.session.record.command("before")
@@ -130,7 +130,7 @@ def test_line_of_a_command_names_the_active_task_and_is_recognized(make: Make) -
     reported = [json.loads(line) for line in log.read_text().splitlines()]
     tasks = {line["command"]: line["task_id"] for line in reported if "event" not in line}
     assert tasks == {"before": None, "during": "t1", "for another": "t9"}
-    # Whoever changes another file has the whole log read again: nothing of it is doubled.
+    # No line is added a second time after an edit of another file, or by another process.
     project.edit(lambda v: v["current_state"].update(mine=1), project.ai("state.yaml"))
     project.again().note("go on")
     assert ran(log) == ["before", "during", "for another"]
@@ -162,7 +162,7 @@ def test_interrupted_update_gets_its_line_once(make: Make, reached: int) -> None
     assert recorded(log) == ["note.added", "step.added", "note.added"] and project.edits() == []
 
 
-def test_long_log_is_not_read_again_by_its_writer(
+def test_log_is_read_again_only_after_another_program_wrote_to_it(
     make: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     project = make(AI_SESSION)
@@ -189,10 +189,10 @@ def test_unchanged_log_is_not_parsed(make: Make, monkeypatch: pytest.MonkeyPatch
     for number in range(3):
         project.session.note(str(number))
 
-    def taken_apart(text: str) -> list[safe_parse.Line]:
+    def fail_to_parse(text: str) -> list[safe_parse.Line]:
         raise AssertionError(text)
 
-    monkeypatch.setattr(safe_parse, "read_lines", taken_apart)
+    monkeypatch.setattr(safe_parse, "read_lines", fail_to_parse)
     project.again().note("another process")
     assert len(recorded(project.ai("history.jsonl"))) == 4
 
@@ -282,7 +282,7 @@ def test_line_added_by_another_program_in_between_stays(make: Make) -> None:
     assert ran(log) == ["theirs", "one", "two"] and "command.ran" in project.kinds()
 
 
-def test_same_command_twice_has_two_lines(make: Make) -> None:
+def test_restored_log_has_one_line_for_each_run_of_the_same_command(make: Make) -> None:
     project = make(AI_SESSION)
     log = project.ai("history.jsonl")
     for _ in range(3):
@@ -306,7 +306,7 @@ def test_rewritten_log_is_read_again_without_duplicates(make: Make) -> None:
     assert project.kinds() == ["foreign.edited", "command.ran"]
 
 
-def _gone_back(project: Project) -> None:
+def _set_clock_back(project: Project) -> None:
     assert isinstance(project.clock, Ticking)
     project.clock.turn(-3_600_000)
 
@@ -330,8 +330,8 @@ def test_state_with_a_future_time_does_not_change_the_time_of_our_lines(
     assert project.read()["current_state"]["last_updated"] == future
 
 
-def _respelled(log: Path) -> None:
-    """Have the whole log read again."""
+def _reformat(log: Path) -> None:
+    """Reformat every line, so that the whole log is read again."""
     log.write_text(log.read_text().replace('{"', '{ "'))
 
 
@@ -342,21 +342,21 @@ def test_reformatted_lines_are_recognized_with_the_active_task(make: Make) -> No
     project.session.tasks.start("t1")
     for name in ("one", "two", "three"):
         project.session.record.command(name)
-    _respelled(log)
+    _reformat(log)
     project.session.record.command("four")
     assert ran(log) == ["one", "two", "three", "four"] and project.kinds() == []
 
 
 @pytest.mark.req("S0-75")
 @pytest.mark.parametrize("edited", [False, True])
-def test_clock_that_goes_back_does_not_reorder_lines(make: Make, edited: bool) -> None:
+def test_lines_stay_in_order_of_time_when_the_clock_is_set_back(make: Make, edited: bool) -> None:
     project = make(AI_SESSION)
     log = project.ai("history.jsonl")
     project.session.note("one")
     project.session.record.command("first")
-    _gone_back(project)
+    _set_clock_back(project)
     if edited:
-        _respelled(log)
+        _reformat(log)
     project.session.record.command("second")
     project.session.note("two")
     project.again().record.command("third")
@@ -366,16 +366,18 @@ def test_clock_that_goes_back_does_not_reorder_lines(make: Make, edited: bool) -
     assert [report.findings for report in reports] == [[]]
 
 
-def test_event_with_a_late_time_has_one_line_after_an_edit_of_the_log(make: Make) -> None:
+def test_events_after_the_clock_was_set_back_have_one_line_each(
+    make: Make,
+) -> None:
     project = make(AI_SESSION)
     log = project.ai("history.jsonl")
     project.session.tasks.add("First", id="t1")
     project.session.tasks.start("t1")
-    _gone_back(project)
+    _set_clock_back(project)
     for number in range(3):
         project.session.record.command("pytest")
         project.session.note(str(number))
-        _respelled(log)
+        _reformat(log)
         project.session.note("after an edit")
     assert ran(log) == ["pytest"] * 3
     assert recorded(log) == ["step.added", "step.started", *["note.added"] * 6]
@@ -393,17 +395,17 @@ def test_line_with_a_future_time_hides_no_update(make: Make) -> None:
     assert json.loads(log.read_text().splitlines()[-1])["timestamp"] < "2099"
 
 
-def test_update_at_the_start_time_has_its_line_after_an_edit_of_the_log(make: Make) -> None:
+def test_first_update_after_the_clock_was_set_back_has_its_line(make: Make) -> None:
     project = make(AI_SESSION)
     log = project.ai("history.jsonl")
-    _gone_back(project)
+    _set_clock_back(project)
     with log.open("a") as file:
         file.write("{}\n")
     project.session.note("at once")
     assert recorded(log) == ["note.added"]
 
 
-def _of_17_mb(project: Project) -> Path:
+def _make_17_mb_log(project: Project) -> Path:
     ran = [CommandRan(name="run", arguments="x" * 7_900, status="success")] * 110
     for _ in range(20):
         project.session._recorder.record(*ran)
@@ -414,7 +416,7 @@ def _of_17_mb(project: Project) -> Path:
 
 def test_log_too_long_to_be_read_blocks_nothing(make: Make) -> None:
     project = make(AI_SESSION)
-    log = _of_17_mb(project)
+    log = _make_17_mb_log(project)
     project.edit(lambda v: v["current_state"].update(mine=1), project.ai("state.yaml"))
     project.again().note("after an edit")
     assert project.suspended == "" and b'"note.added"' in log.read_bytes().splitlines()[-1]
@@ -427,24 +429,24 @@ def test_log_too_long_to_be_read_blocks_nothing(make: Make) -> None:
     assert project.suspended == "" and log.stat().st_size > MAX_BYTES
 
 
-def test_edit_of_another_file_does_not_read_the_log(
+def test_log_is_not_parsed_after_an_edit_of_another_file(
     make: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     project = make(AI_SESSION)
     project.session.note("one")
     project.edit(lambda v: v["current_state"].update(mine=1), project.ai("state.yaml"))
 
-    def taken_apart(text: str) -> list[safe_parse.Line]:
+    def fail_to_parse(text: str) -> list[safe_parse.Line]:
         raise AssertionError(text)
 
-    monkeypatch.setattr(safe_parse, "read_lines", taken_apart)
+    monkeypatch.setattr(safe_parse, "read_lines", fail_to_parse)
     project.again().note("two")
     assert len(project.ai("history.jsonl").read_bytes().splitlines()) == 2
 
 
 def test_log_too_long_to_be_read_is_removed_with_its_session(make: Make) -> None:
     project = make(AI_SESSION)
-    log = _of_17_mb(project)
+    log = _make_17_mb_log(project)
     project.session.lifecycle.forget()
     assert not log.exists()
 
@@ -463,7 +465,7 @@ def test_only_log_lines_with_erased_text_are_removed(make: Make) -> None:
 
 
 @pytest.mark.parametrize("way", ["import", "restore"])
-def test_events_absorbed_from_a_file_have_their_lines_at_once(make: Make, way: str) -> None:
+def test_imported_and_restored_events_have_their_lines_at_once(make: Make, way: str) -> None:
     project = make(AI_SESSION)
     pack, log = str(project.base / "login.fspack"), project.ai("history.jsonl")
     project.session.export(pack)
@@ -517,7 +519,9 @@ def test_adopted_events_add_no_line_to_the_log_they_came_from(make: Make) -> Non
 
 
 @pytest.mark.parametrize("ours", ["adopted", "begun"])
-def test_lines_of_another_home_restore_no_line_that_never_existed(make: Make, ours: str) -> None:
+def test_lines_of_another_home_add_no_lines_for_our_events_before_binding(
+    make: Make, ours: str
+) -> None:
     project = make() if ours == "begun" else make(AI_SESSION)
     project.session.tasks.add("First", id="t1")
     project.session.tasks.start("t1")
@@ -534,7 +538,7 @@ def test_lines_of_another_home_restore_no_line_that_never_existed(make: Make, ou
     assert recorded(log) == ["note.added", "note.added"]
 
 
-def test_line_lost_to_an_old_copy_is_reported_and_restored_once(
+def test_line_removed_from_the_log_is_reported_and_restored_once(
     make: Make,
 ) -> None:
     project = make(AI_SESSION)
@@ -548,6 +552,6 @@ def test_line_lost_to_an_old_copy_is_reported_and_restored_once(
     assert project.notices[-1].endswith("not recorded: 1 line of history.jsonl was taken out")
     kinds = ["note.added", "note.added", "step.added", "foreign.edited", "note.added"]
     assert recorded(log) == kinds
-    _respelled(log)
+    _reformat(log)
     project.session.note("four")
     assert recorded(log) == [*kinds, "note.added"]

@@ -1,4 +1,4 @@
-"""A praxis file that other programs of any generation edit, too."""
+"""Other programs, among them ones that know only the first generation, edit a praxis file."""
 
 from __future__ import annotations
 
@@ -73,14 +73,14 @@ def test_required_key_is_restored_and_reported_once(make: Make, path: str, how: 
     project = in_phases(make)
     before = without_id(project.read())
 
-    def take_out(doc: Any) -> None:
+    def damage(doc: Any) -> None:
         part, key = part_of(doc, path)
         is_section = isinstance(part[key], dict | list)
         part[key] = "no section" if how == "wrong" and is_section else None
         if how == "without" or path == "lifecycle.last_error_at":
             del part[key]
 
-    project.edit(take_out)
+    project.edit(damage)
     project.session.note("one")
     project.again().note("two")
     now = without_id(project.read())
@@ -90,7 +90,7 @@ def test_required_key_is_restored_and_reported_once(make: Make, path: str, how: 
     assert len(reported) == len(project.edits()) == 1 and codes(project) == []
 
 
-def test_removed_optional_key_stays_removed(make: Make) -> None:
+def test_removed_metadata_stays_removed(make: Make) -> None:
     project = in_phases(make)
     project.edit(lambda v: v["metadata"].clear())
     project.session.note("one")
@@ -109,7 +109,7 @@ def test_replaced_artifact_contains_nothing_of_the_earlier_one(make: Make) -> No
 
 
 def as_first_generation(doc: Any) -> None:
-    """Pass the current phase, and write what the first form of these files has."""
+    """Pass the current phase, and remove every key that the first generation does not have."""
     for key in [key for key in doc if key not in FIRST_GENERATION]:
         del doc[key]
     phase = doc["current_phase"]
@@ -122,7 +122,7 @@ def as_first_generation(doc: Any) -> None:
 
 
 @pytest.mark.req("S1-138")
-def test_phases_passed_by_a_legacy_program_in_our_file_count(
+def test_phases_passed_by_a_legacy_program_are_recorded(
     make: Make,
 ) -> None:
     project = in_phases(make, done=3)
@@ -159,7 +159,7 @@ def test_phase_passed_without_times_ends_at_the_time_of_its_evidence(
 
 
 @pytest.mark.req("S1-14", "S1-138")
-def test_attempts_stay_in_a_file_written_by_a_legacy_program(make: Make) -> None:
+def test_attempts_removed_by_a_legacy_program_are_restored(make: Make) -> None:
     project = in_phases(make)
     project.session.phases.fail(1, {"coverage": 65}, issue="red")
     project.session.phases.retry()
@@ -184,11 +184,11 @@ def test_legacy_program_does_not_end_a_reopened_session(make: Make) -> None:
     assert project.session.status().status == "active" and codes(project) == []
 
 
-# -- one phase, judged here and there --------------------------------------------------------------
+# -- one phase, judged by us and by another program ------------------------------------------------
 
 
 def judged(verdict: str, *, knows_times: bool) -> Callable[[Any], None]:
-    """Another program judges the current phase, as the document has it or as its first form."""
+    """Return the edit of a program of today or of the first generation that judges a phase."""
 
     def change(doc: Any) -> None:
         phase = doc["current_phase"]
@@ -294,7 +294,7 @@ def test_phases_added_by_a_file_have_the_names_of_the_workflow(
 
 
 @pytest.mark.req("S1-16")
-def test_session_reopened_after_its_last_phase_is_not_absorbed_as_completed(
+def test_file_of_a_reopened_session_is_not_read_as_completed(
     make: Make,
 ) -> None:
     project = in_phases(make, done=6)
@@ -310,8 +310,8 @@ def test_session_reopened_after_its_last_phase_is_not_absorbed_as_completed(
 # -- back to an earlier phase ----------------------------------------------------------------------
 
 
-def takes_back(phase: int, word: str) -> Callable[[Any], None]:
-    """Return to an earlier phase as another program does, without its later phases."""
+def go_back_to(phase: int, word: str) -> Callable[[Any], None]:
+    """Return the edit of another program that goes back to a phase and drops the later ones."""
 
     def change(doc: Any) -> None:
         doc["checkpoints"].update({str(n): word for n in doc["completed_phases"] if n >= phase})
@@ -325,7 +325,7 @@ def takes_back(phase: int, word: str) -> Callable[[Any], None]:
 @pytest.mark.parametrize("word", ["failed", "pending"])
 def test_phase_that_a_file_returns_to_can_be_passed_again(make: Make, word: str) -> None:
     project = in_phases(make, done=3)
-    project.edit(takes_back(1, word))
+    project.edit(go_back_to(1, word))
     project.session.phases.done(1, override=True, because="now it is")
     plan = project.session.status().as_json()["phase"]
     assert plan["current"] == 2 and plan["completed"] == [0, 1]
@@ -335,11 +335,11 @@ def test_phase_that_a_file_returns_to_can_be_passed_again(make: Make, word: str)
 
 
 @pytest.mark.req("S1-59")
-def test_verdict_retracted_in_a_file_is_withdrawn(make: Make) -> None:
+def test_verdicts_withdrawn_in_a_file_are_pending_and_can_be_passed_again(make: Make) -> None:
     project = in_phases(make, done=2)
     project.edit(lambda v: v["phase_artifacts"].clear())
     project.session.note("without evidence")
-    project.edit(takes_back(0, "pending"))
+    project.edit(go_back_to(0, "pending"))
     project.session.note("seen")
     assert set(project.session.status().as_json()["phase"]["checkpoints"].values()) == {"pending"}
     project.session.phases.done(0, override=True, because="again")
@@ -355,7 +355,7 @@ def test_rolled_back_attempt_is_not_shown_as_running(make: Make) -> None:
 
 
 @pytest.mark.req("S1-83")
-def test_file_shows_all_of_a_failed_phase_at_once(make: Make) -> None:
+def test_failed_phase_is_completely_written_at_once(make: Make) -> None:
     project = in_phases(make)
     project.session.phases.fail(1, {"coverage": 65}, issue="red")
     before = without_id(project.read())
@@ -462,7 +462,7 @@ def test_removing_pause_and_error_by_hand_resumes_the_session(make: Make) -> Non
     assert not project.read()["lifecycle"]["paused"]
 
 
-def test_reopened_session_with_all_phases_passed_can_be_paused(make: Make) -> None:
+def test_file_can_pause_and_resume_a_reopened_session_with_all_phases_passed(make: Make) -> None:
     project = in_phases(make, done=6)
     project.session.lifecycle.reopen("more to do")
     project.edit(flags(paused=True, paused_at="2027-01-15T09:00:00Z"))
@@ -483,7 +483,7 @@ def test_lifting_the_pause_of_a_failed_session_resumes_it(make: Make) -> None:
 
 
 @pytest.mark.req("S1-33", "S1-79")
-def test_position_of_a_completed_session_leaves_no_residue(
+def test_current_phase_of_a_completed_session_leaves_no_residue(
     make: Make,
 ) -> None:
     project = in_phases(make)
@@ -511,7 +511,7 @@ def test_error_replaced_by_another_is_not_reported_as_removed(make: Make) -> Non
 
 
 @pytest.mark.req("S1-48")
-def test_error_without_consequence_is_not_reported_as_removed(make: Make) -> None:
+def test_passing_a_phase_does_not_report_an_earlier_error_as_removed(make: Make) -> None:
     project = in_phases(make)
     project.session.record.error("no network")
 
@@ -525,7 +525,7 @@ def test_error_without_consequence_is_not_reported_as_removed(make: Make) -> Non
 
 
 @pytest.mark.req("S1-59", "S1-74")
-def test_same_failure_again_is_another_attempt(make: Make) -> None:
+def test_same_failure_at_another_time_is_another_attempt(make: Make) -> None:
     project = in_phases(make)
     handed = {"phase_number": 1, "evidence": {"tests": 3}, "outputs": {}, "commands_executed": []}
 
@@ -567,7 +567,7 @@ def test_phase_rolled_back_after_an_error_is_not_failed(make: Make) -> None:
     assert project.session.status().status == "active"
 
 
-def test_many_changes_without_an_event_are_absorbed_quickly(
+def test_many_changes_without_an_event_need_few_comparisons(
     make: Make, tries: list[object]
 ) -> None:
     project = in_phases(make)
@@ -581,7 +581,7 @@ def test_many_changes_without_an_event_are_absorbed_quickly(
 
 
 @pytest.mark.req("S1-44", "S1-48")
-def test_pause_for_an_error_after_one_of_ours_is_recorded(make: Make) -> None:
+def test_pause_for_a_new_error_in_a_file_fails_the_session(make: Make) -> None:
     project = in_phases(make)
     project.session.record.error("no network")
     at = "2027-01-15T09:00:00Z"
@@ -593,7 +593,7 @@ def test_pause_for_an_error_after_one_of_ours_is_recorded(make: Make) -> None:
     assert stop.items() <= project.read()["lifecycle"].items()
 
 
-def test_key_that_is_removed_and_restored_is_reported(make: Make) -> None:
+def test_error_and_pause_context_removed_from_a_file_are_reported(make: Make) -> None:
     project = in_phases(make)
     project.session.record.error("no network")
     project.session.pause(context="half of it")
@@ -605,7 +605,7 @@ def test_key_that_is_removed_and_restored_is_reported(make: Make) -> None:
     assert "pause_context was removed" in str(edited)
 
 
-def test_time_that_is_not_recorded_is_reported_as_a_time(make: Make) -> None:
+def test_unrecorded_time_is_reported_as_the_file_spells_it(make: Make) -> None:
     project = in_phases(make)
     project.session.lifecycle.fail(because="no network")
     project.edit(flags(paused_at="2027-01-15T09:00:00Z"))
@@ -615,7 +615,7 @@ def test_time_that_is_not_recorded_is_reported_as_a_time(make: Make) -> None:
 
 
 @pytest.mark.parametrize("verb", ["fail", "abort", "abandon"])
-def test_display_shows_a_stopped_session_as_paused_like_its_file(make: Make, verb: str) -> None:
+def test_praxis_briefing_shows_a_stopped_session_as_paused(make: Make, verb: str) -> None:
     project = in_phases(make)
     getattr(project.session.lifecycle, verb)(because="no more")
     assert "Current Status: paused" in project.session.brief(style="praxis").text
@@ -628,7 +628,7 @@ def test_display_shows_a_stopped_session_as_paused_like_its_file(make: Make, ver
 @pytest.mark.parametrize(
     "change", [{"total_phases": 1}, {"total_phases": 9}, {"starting_phase": 1}]
 )
-def test_structure_of_a_session_does_not_change(make: Make, change: Any) -> None:
+def test_file_cannot_change_the_workflow_structure_of_a_session(make: Make, change: Any) -> None:
     project = in_phases(make)
     before = project.read()["workflow_structure"]
     project.edit(lambda v: v["workflow_structure"].update(change))
@@ -643,7 +643,7 @@ def test_changed_verdict_and_evidence_are_not_reported_as_lost(make: Make) -> No
     project = in_phases(make, done=2)
     project.edit(lambda v: v["phase_artifacts"]["0"].update(evidence={"coverage": 80}))
     project.session.note("seen")
-    project.edit(takes_back(1, "pending"))
+    project.edit(go_back_to(1, "pending"))
     project.session.note("seen")
     assert [getattr(body, "residue", "") for body in project.edits() if "residue" in str(body)] == [
         "",
@@ -652,11 +652,11 @@ def test_changed_verdict_and_evidence_are_not_reported_as_lost(make: Make) -> No
 
 
 @pytest.mark.req("S1-59")
-def test_removing_the_last_phase_in_a_file_reopens_the_session(make: Make) -> None:
+def test_withdrawing_the_last_phase_in_a_file_reopens_the_session(make: Make) -> None:
     project = in_phases(make, done=6)
 
     def open_again(doc: Any) -> None:
-        takes_back(5, "pending")(doc)
+        go_back_to(5, "pending")(doc)
         doc["lifecycle"].update(completed=False, completed_at=None)
 
     project.edit(open_again)
@@ -692,8 +692,8 @@ def test_phase_started_by_a_fast_clock_does_not_end_before_its_start(
     assert project.read()["phase_timing"] == json.loads(before)["phase_timing"]
 
 
-def passes(project: Project, number: int, at: str) -> None:
-    """Pass the phases of a file as another program does."""
+def pass_phase(project: Project, number: int, at: str) -> None:
+    """Pass a phase in the file as another program does."""
 
     def change(doc: Any) -> None:
         doc["phase_timing"][str(number)] = {"started_at": at, "completed_at": at}
@@ -705,13 +705,13 @@ def passes(project: Project, number: int, at: str) -> None:
 
 
 @pytest.mark.req("S1-20", "S1-33")
-def test_phases_known_only_from_a_file_are_all_recorded(make: Make) -> None:
+def test_session_completes_when_a_file_has_passed_all_phases_it_declares(make: Make) -> None:
     project = make("praxis")
     project.edit(lambda doc: doc["workflow_structure"].update(total_phases=3))
     project.session.note("seen")
     assert project.titles() == ["Phase 0", "Phase 1", "Phase 2"]
     for number, current in enumerate((1, 2, 2)):
-        passes(project, number, f"2027-01-15T09:0{number}:00Z")
+        pass_phase(project, number, f"2027-01-15T09:0{number}:00Z")
         assert project.read()["current_phase"] == current
     assert project.session.status().status == "completed"
 
@@ -720,7 +720,7 @@ def test_phase_passed_in_a_file_is_the_task_with_its_number(make: Make) -> None:
     project = make("praxis")
     for title in ("Write it", "Test it"):
         project.session.tasks.add(title)
-    passes(project, 1, "2027-01-15T09:00:00Z")
+    pass_phase(project, 1, "2027-01-15T09:00:00Z")
     assert project.titles() == ["Write it", "Test it"]
     assert [row.status for row in project.session.tasks.list()] == ["pending", "done"]
 
@@ -787,7 +787,7 @@ def test_program_that_saves_its_old_copy_removes_no_newer_error(
         assert json.loads(place.read_text())["lifecycle"]["last_error"] == words
 
 
-def test_reader_sees_the_edit_of_a_file_with_its_time(make: Make) -> None:
+def test_phase_ended_in_a_file_is_shown_with_its_time_before_it_is_absorbed(make: Make) -> None:
     project = in_phases(make, done=0)
     before = state_of(project.session).core.events
     began = timestamps.read(project.read()["created_at"]) or 0
@@ -826,7 +826,7 @@ def test_phase_ended_as_a_task_moves_the_session_to_the_next_one(make: Make) -> 
     assert session.status().status == "completed"
 
 
-def test_phase_ended_twice_at_different_times_is_done_and_not_disputed(make: Make) -> None:
+def test_phase_ended_here_and_in_a_file_at_different_times_is_not_disputed(make: Make) -> None:
     project = in_phases(make, done=0)
     held = project.read()
     project.session.phases.done(0, override=True, because="seen to")

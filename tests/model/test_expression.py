@@ -218,3 +218,14 @@ def test_huge_values_soon_end_in_an_error(text: str, values: dict[str, Any]) -> 
     except BadExpression:
         pass
     assert time.process_time() - began < 60
+
+
+@pytest.mark.parametrize("text", ["max(xs) / 3 > 1", "max(xs) + 1.5 > 1", "max(xs) % 1.5 > 1"])
+def test_number_too_large_for_a_float_is_an_error(text: str) -> None:
+    with pytest.raises(BadExpression, match="too large"):
+        parse_rule(text).value({"xs": [10**400]})
+
+
+def test_argument_after_two_stars_is_refused() -> None:
+    with pytest.raises(BadExpression, match="unexpected"):
+        parse_rule("len(x, **y) == 1")

@@ -120,3 +120,9 @@ def test_a_text_too_long_for_a_wide_pattern_is_refused_not_waited_for() -> None:
     with pytest.raises(BadPattern, match="too long"):
         compile_pattern("((a?){400})*b").matches("a" * 100_000)
     assert time.process_time() - began < 60
+
+
+def test_empty_alternatives_cost_no_more_than_the_counted_steps() -> None:
+    began = time.perf_counter()
+    assert compile_pattern("((" + "|" * 480 + ")a)*").matches("a" * 20_000)
+    assert time.perf_counter() - began < 1

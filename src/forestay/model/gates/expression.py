@@ -163,7 +163,7 @@ class _Parser:
                 return make("compare", [node.left, *node.comparators], signs)
             case ast.List():
                 return make("list", node.elts)
-            case ast.Call(ast.Name() as name):
+            case ast.Call(ast.Name() as name, keywords=[]):
                 called = self.text[name.col_offset : name.end_col_offset]
                 made = make("call", node.args, called)
                 _require_function(made)
@@ -293,6 +293,8 @@ class _Evaluation:
             return _require_size(node.value(left, right), node.column)
         except ZeroDivisionError:
             raise _bad("a division by zero", node.column) from None
+        except OverflowError:  # a whole number of a list that no float can hold
+            raise _bad("a number is too large", node.column) from None
 
     def _compare(self, node: _Node) -> bool:
         left = self.of(node.parts[0])

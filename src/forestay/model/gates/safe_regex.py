@@ -288,8 +288,9 @@ class Pattern:
             if state.accepts is not None or state.when == "match":
                 found.append(at)
             elif not state.when or flags[state.when == "end"]:
-                todo += (to for to in state.to if to not in seen)
-                seen.update(state.to)
+                new = set(state.to) - seen  # empty alternatives lead to the same state
+                todo += new
+                seen |= new
         return found, len(seen)
 
 

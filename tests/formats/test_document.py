@@ -583,3 +583,17 @@ list:
     document = Document.parse(text.encode(), "yaml")
     value = {"list": [document.value["list"][0], document.value["list"][2]]}
     assert document.rewrite(value).decode() == text.replace("-   {id: b, sizes: [2]}\n", "")
+
+
+def test_very_wide_indentation_of_json_is_not_repeated() -> None:
+    text = "{\n" + " " * 100_000 + '"a": [' + ", ".join(["1"] * 1_000) + "]}"
+    assert len(changed(text, put("b", to=1), "json")) < 20_000
+
+
+def test_number_with_more_digits_than_a_float_keeps_them() -> None:
+    text = (
+        '{"pi": 3.14159265358979323846, "n": -12345678901234567.25e-3, "sum": 0.30000000000000004}'
+    )
+    assert changed(text, put("b", to=0.5), "json") == text[:-1] + ', "b": 0.5}'
+    digits = '{"a": "' + "1" * 1_000_000 + '"}'
+    assert changed(digits, put("b", to=1), "json") == digits[:-1] + ', "b": 1}'

@@ -375,3 +375,16 @@ def test_duplicate_key_in_a_long_text_is_found(spaces: str) -> None:
 @pytest.mark.parametrize("text", ['{"a', '{"a": "b\n', '{"a": "b', '{"a": "\\q"}', "{"])
 def test_message_about_invalid_json_is_a_sentence(text: str) -> None:
     assert not str(refusal(text, "json")).split(" (line")[0].endswith((" at", " starting"))
+
+
+@pytest.mark.parametrize("kind", ["json", "yaml", "jsonl"])
+def test_text_of_conflict_beginnings_is_read_in_bounded_time(kind: str) -> None:
+    text = "<<<<<<< \n" * 50_000 + ' " >>>>>>> '
+    began = time.perf_counter()
+    outcome(text.encode(), kind)
+    assert time.perf_counter() - began < 5
+
+
+def test_block_that_is_indented_very_far_is_refused() -> None:
+    assert refusal("a:\n" + " " * 1_001 + "b: 1\n", "yaml").code == "too-deep"
+    assert Document.parse(b"a:\n" + b" " * 1_000 + b"b: 1\n", "yaml").value == {"a": {"b": 1}}

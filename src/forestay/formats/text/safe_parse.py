@@ -36,6 +36,8 @@ LONGEST = 16 * 1024 * 1024
 """The most bytes of a JSON document, a YAML document and a log. An edited file is read, compared,
 searched for secrets and written, and a command should wait at most about a second for that."""
 DEPTH = 64
+COLUMNS = 1_000
+"""How far a block of YAML may be indented: each new line in it is indented as far."""
 NODES = 150_000
 YAML_NODES = 75_000
 LINES = 400_000
@@ -150,11 +152,16 @@ def _at(code: str, message: str, text: str, at: int) -> Unreadable:
     )
 
 
-_CONFLICT = re.compile(r"^<<<<<<< .*$(?s:.*?)^(?:=======$|>>>>>>> )", re.MULTILINE)
+_CONFLICT = re.compile(r"^<<<<<<< ", re.MULTILINE)
+_CONFLICT_END = re.compile(r"^(?:=======$|>>>>>>> )", re.MULTILINE)
 
 
 def _refuse_conflicts(text: str) -> None:
-    if "<<<<<<< " in text and ">>>>>>> " in text and (match := _CONFLICT.search(text)):
+    # Two searches, each once through the text: it may consist of beginnings only.
+    if "<<<<<<< " not in text or ">>>>>>> " not in text:
+        return
+    match = _CONFLICT.search(text)
+    if match and _CONFLICT_END.search(text, match.end()):
         message = "the file contains git conflict markers"
         raise _at("conflict-markers", message, text, match.start())
 
@@ -513,6 +520,8 @@ class _Yaml:
         if self.open and self.open[-1].node.kind == MAP and self.open[-1].key is None:
             raise self._wrong("yaml-syntax", "a key that is no scalar", event)
         style = "flow" if event.flow_style else "block"
+        if style == "block" and event.start_mark.column > COLUMNS:
+            raise self._wrong("too-deep", f"indented by more than {COLUMNS} columns", event)
         node = Node(MAP if is_map else LIST, event.start_mark.index, {} if is_map else [], style)
         if event.anchor:
             self._anchor(node, event)

@@ -42,7 +42,8 @@ class Style(Struct, frozen=True):
     """How one file is written.
 
     `unit` is the indentation of JSON, None for all on one line, where `comma` and `colon` separate;
-    `ascii` escapes all other characters; `eol` ends lines, `final` the last one, too; `step` and
+    `ascii` escapes all other characters; `numbers` are spelled with more digits than a float has;
+    `eol` ends lines, `final` the last one, too; `step` and
     `dash` are the columns by which a map and a list are indented under their key in YAML.
     """
 
@@ -50,6 +51,7 @@ class Style(Struct, frozen=True):
     comma: str = ", "
     colon: str = ": "
     ascii: bool = False
+    numbers: dict[float, str] = {}
     eol: str = "\n"
     final: bool = True
     step: int = 2
@@ -105,6 +107,8 @@ def is_full(value: Any) -> bool:
 def json_scalar(value: Any, style: Style) -> str:
     if isinstance(value, str):
         return quoted_ascii(value) if style.ascii else quoted(value)
+    if isinstance(value, float) and value in style.numbers:
+        return style.numbers[value]
     return repr(value) if type(value) is int else json.dumps(value, allow_nan=False)
 
 
@@ -311,18 +315,22 @@ def json_style(text: str) -> Style:
     """Return the style of a JSON text: the space before the first value is its indentation."""
     lead = _LEAD.match(text)
     unit = JSON_BREAK.split(lead[1])[-1] if lead and JSON_BREAK.search(lead[1]) else None
-    if lead is None or text[lead.end() :][:1] in ("]", "}"):
-        unit = Style().unit  # it has no value yet
+    has_value = lead is not None and text[lead.end() :][:1] not in ("]", "}")
+    if not has_value or len(unit or "") > _WIDEST:
+        unit = Style().unit
     return replace(
         COMPACT if unit is None and '": ' not in text else Style(),
         unit=unit,
         eol=line_end(text),
         final=text.endswith("\n"),
         ascii=text.isascii() and bool(_ESCAPE.search(text)),
+        numbers={float(word): word for word in _LONG.findall(text) if repr(float(word)) != word},
     )
 
 
 _LEAD = re.compile(r"\s*[\[{](\s*)")
+_WIDEST = 16
+_LONG = re.compile(r"(?<![0-9.])-?(?=[0-9.]{18})[0-9]+\.[0-9]+(?:[eE][-+]?[0-9]+)?")
 
 
 def yaml_style(text: str, root: Node, columns: Lines) -> Style:

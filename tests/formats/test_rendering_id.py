@@ -82,3 +82,24 @@ def test_yaml_carries_its_id_in_a_comment(text: str) -> None:
 def test_new_id_of_a_yaml_document_needs_no_second_parse() -> None:
     document = Document.parse(f"# forestay: {ONE}\na: 1\n".encode(), "yaml")
     assert with_id_line(document, TWO).root is document.root
+
+
+def test_line_within_a_text_is_not_the_id() -> None:
+    data = f'goal: "one\n# forestay: {ONE}\ntwo"\n'.encode()
+    document = Document.parse(data, "yaml")
+    assert rendering_id(document) == ""
+    assert without_id_line(data) == data
+    assert with_id_line(document, TWO).data == f"# forestay: {TWO}\n".encode() + data
+
+
+def test_id_after_other_comments_is_replaced_in_its_place() -> None:
+    data = f"---\r\n# mine\n\n# forestay: {ONE}\r\ngoal: x\n".encode()
+    made = with_id_line(Document.parse(data, "yaml"), TWO)
+    assert made.data == f"---\r\n# mine\n\n# forestay: {TWO}\ngoal: x\n".encode()
+    assert rendering_id(made) == TWO
+
+
+@pytest.mark.parametrize("id", ["e", "x" * 100_000, 7, ["a"], ONE.upper(), ONE + "\n"])
+def test_id_that_we_never_wrote_is_none(id: Any) -> None:
+    data = json.dumps({"forestay": {"v": 1, "id": id}}).encode()
+    assert rendering_id(Document.parse(data, "json")) == ""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from typing import Any
 
 import pytest
@@ -90,3 +91,9 @@ CONFLICTS = {
 def test_each_side_is_the_file_without_the_other(case: str) -> None:
     text, wanted = CONFLICTS[case]
     assert sides(text) == wanted
+
+
+def test_key_that_never_has_a_value_is_searched_in_bounded_time() -> None:
+    began = time.perf_counter()
+    assert read_damaged(b'"goal": "' * 80_000, single=("goal",)) is None
+    assert time.perf_counter() - began < 3

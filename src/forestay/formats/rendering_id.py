@@ -13,7 +13,11 @@ from forestay.formats.coerce import mapping, text
 from forestay.formats.port import EXTRA
 from forestay.formats.text.document import Document
 
-_LINE = re.compile(rb"^# forestay: ([0-9a-f]{12})\r?\n", re.MULTILINE)
+_ID = re.compile("[0-9a-f]{12}")
+# Only among the comments at the beginning: further down it may be a line of a text.
+_LINE = re.compile(
+    rb"\A((?:(?:[ \t\r]*(?:#[^\n]*)?|%[^\n]*|---[ \t\r]*)\n)*?)# forestay: ([0-9a-f]{12})\r?\n"
+)
 _VERSION = {"v": 1}
 
 
@@ -21,8 +25,9 @@ def rendering_id(document: Document) -> str:
     """Return the id that a document carries, or an empty string."""
     if document.kind == "yaml":
         found = _LINE.search(document.data)
-        return found[1].decode() if found else ""
-    return text(mapping(mapping(document.parsed).get(EXTRA)).get("id"))
+        return found[2].decode() if found else ""
+    id = text(mapping(mapping(document.parsed).get(EXTRA)).get("id"))
+    return id if _ID.fullmatch(id) else ""
 
 
 def without_id(value: Any) -> Any:
@@ -46,13 +51,13 @@ def with_id(value: Any, id: str) -> Any:
 
 def without_id_line(data: bytes) -> bytes:
     """Return the bytes of a YAML document without the line that holds its id."""
-    return _LINE.sub(b"", data)
+    return _LINE.sub(rb"\1", data)
 
 
 def with_id_line(document: Document, id: str) -> Document:
     """Return a YAML document that carries an id in a comment, its first line if it had none."""
     line, data = f"# forestay: {id}\n".encode(), document.data
-    new, count = _LINE.subn(line, data, count=1)
+    new, count = _LINE.subn(rb"\g<1>" + line, data)
     if not count:
         new = line + data
     made = Document(document.kind, new, document.parsed)

@@ -28,6 +28,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterable
+from itertools import islice
 from typing import Any
 
 from msgspec import Struct
@@ -347,11 +348,12 @@ def without_surrogates(value: Any) -> Any:
 # --- single fields -----------------------------------------------------------------------------
 
 # A quote within a text that is not escaped is part of it, unless it may as well be its end.
-_VALUE = (
-    r'"{}"\s{{0,9}}:\s{{0,9}}'
-    r'("(?:[^"\\]|\\.|"(?![ \t]{{0,9}}(?:,\s{{0,9}}"|[\]}}\n]|\Z))){{0,4000}}+"'
-    r"|[0-9]{{1,15}}\b|\[[\d\s,]{{0,9000}})"
+_VALUE = re.compile(
+    r'"(?:[^"\\]|\\.|"(?![ \t]{0,9}(?:,\s{0,9}"|[\]}\n]|\Z))){0,4000}+"'
+    r"|[0-9]{1,15}\b|\[[\d\s,]{0,9000}"
 )
+_MOST_PLACES = 100
+"""How many places with a key are tried: its value is read again at each."""
 
 
 def _read_fields(text: str, keys: Iterable[str]) -> Remains:
@@ -363,8 +365,13 @@ def _read_fields(text: str, keys: Iterable[str]) -> Remains:
 
 def pick_fields(text: str, keys: Iterable[str]) -> Node:
     """Return the first text, number or list of numbers that follows each of the keys."""
-    matches = {key: re.search(_VALUE.format(key), text) for key in keys}
-    return {key: _parse_field(match[1]) for key, match in matches.items() if match}
+    found: Node = {}
+    for key in keys:
+        places = re.finditer(rf'"{key}"\s{{0,9}}:\s{{0,9}}', text)
+        values = (_VALUE.match(text, place.end()) for place in islice(places, _MOST_PLACES))
+        if match := next(filter(None, values), None):
+            found[key] = _parse_field(match[0])
+    return found
 
 
 def _parse_field(raw: str) -> Any:

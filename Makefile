@@ -33,7 +33,7 @@ test-mcp: venv ## the MCP server against its inspector and conformance suite
 lint: venv tools ## ruff, mypy --strict and codespell
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	$(BIN)/mypy --strict src tests
+	$(BIN)/mypy --strict src tests bench
 	$(BIN)/codespell
 
 check: lint ## before pushing: lint, tests held against the requirements

@@ -37,7 +37,7 @@ def served(
     try:
         durable = {"fsync": "on", "full_page_writes": "on", "wal_level": "replica"}
         delayed = {"commit_delay": str(flush), "commit_siblings": "0"} if flush else {}
-        server = PgServer(data="" if flush else folder, **durable, **delayed)
+        server = PgServer(18, "" if flush else folder, **durable, **delayed)
     except (NoServer, OSError) as error:
         raise NotRun(str(error)) from error
     try:

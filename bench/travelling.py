@@ -15,12 +15,13 @@ import sqlite3
 import statistics
 import struct
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import forestay
 from forestay.api.forestay import Forestay
 from forestay.model.event import NoteAdded
 from forestay.sync.plan import MOST_EVENTS
+from forestay.sync.run import Report
 
 REMOTE = "usb"
 _AT_ONCE = 100
@@ -50,7 +51,7 @@ class Devices:
         second.remotes.add(REMOTE, f"folder:{self.folder}/remote")
         asked = second.devices.add()
         changed = self.first.devices.approve(getattr(asked, "code", ""))
-        second.devices.add(confirm=changed.group.fingerprint)
+        second.devices.add(confirm=changed.fingerprint)
         second.remotes.sync()
         second.close()
         self.first.remotes.sync()
@@ -73,10 +74,10 @@ class Devices:
         return lambda: _well(home.remotes.pull(REMOTE, sessions=[self.long])), home
 
 
-def _well(reports: list[object]) -> None:
+def _well(reports: Sequence[Report]) -> None:
     for one in reports:
-        if getattr(one, "worst", None) is not None:
-            raise SystemExit(f"it went wrong: {getattr(one, 'worst', '')}")
+        if one.worst is not None:
+            raise SystemExit(f"the sync failed: {one.worst}")
 
 
 def _opened(path: str) -> Forestay:

@@ -90,8 +90,10 @@ class Oracle:
     def may_have(self, total: int) -> bool:
         # The next one begins as soon as one has passed, which may have been the last.
         only_begun = self.current - 1 in self.done and self.current not in self.verdicts
-        reached = self.base + total - 1 >= self.current - only_begun
-        return self.total is None and total >= 1 and reached and self.status != "completed"
+        last = self.base + total - 1
+        if self.status == "completed" or (self.status == "paused" and last < self.current):
+            return False  # the phase after the last would be skipped: not in a paused session
+        return self.total is None and total >= 1 and last >= self.current - only_begun
 
     def have(self, total: int) -> None:
         self.total = total

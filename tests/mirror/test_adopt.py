@@ -1,4 +1,4 @@
-"""Adopting: every kind, once; edits, rivals, templates, and what a file may do to us."""
+"""Adopting session files: every format, once; edits, rivals, templates, moved and odd files."""
 
 from __future__ import annotations
 
@@ -85,8 +85,8 @@ def elsewhere(stay: Forestay, project: Path) -> Forestay:
     return there
 
 
-def begun_with_files(stay: Forestay, project: Path) -> None:
-    """A session with files in all formats, and something of all that these have fields for."""
+def start_with_files(stay: Forestay, project: Path) -> None:
+    """Start a session with files in all formats, and record events of many kinds."""
     session = stay.start("Add login", formats=[kind for kind in ALL if kind != "essay"])
     session.files.bind("essay", root=str(project / ESSAY_FOLDER))
     session.tasks.add("First", id="t1")
@@ -100,8 +100,8 @@ def begun_with_files(stay: Forestay, project: Path) -> None:
     session.pause()
 
 
-def test_files_of_a_synced_session_are_bound_to_it(stay: Forestay, project: Path) -> None:
-    begun_with_files(stay, project)
+def test_files_of_an_imported_session_are_bound_to_it(stay: Forestay, project: Path) -> None:
+    start_with_files(stay, project)
     there = elsewhere(stay, project)
     (row,) = there.list()
     before = snapshot(project.with_name("taken"))
@@ -130,7 +130,7 @@ def test_session_with_files_is_not_compared_with_other_files(
 
 
 @pytest.mark.parametrize("kind", ["craft", "orchestrator"])
-def test_files_that_differ_from_a_synced_session_are_another_session(
+def test_files_that_differ_from_an_imported_session_are_another_session(
     stay: Forestay, project: Path, kind: str
 ) -> None:
     (binding,) = stay.start("Add login", formats=[kind]).files.list()
@@ -164,22 +164,22 @@ def test_edit_of_unbound_files_is_absorbed_when_they_are_bound_again(stay: Fores
     assert session.status().status == "paused"
 
 
-# -- what others do meanwhile ------------------------------------------------------------------
+# -- changes during adoption -------------------------------------------------------------------
 
 
-def test_file_archived_during_adoption_is_adopted_in_the_archive(
+def test_file_archived_during_adoption_is_reported_and_adopted_the_next_time(
     stay: Forestay, tmp_path: Path, project: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fill(project, kinds=["orchestrator"])
     record = adopt._Adoption._record
 
-    def too_late(self: Any, *given: Any) -> None:
+    def archive_first(self: Any, *given: Any) -> None:
         with forestay.open(str(tmp_path / "home"), trust_env=False) as other:
             other.files.orchestrator.new("The next one")
         record(self, *given)
 
     with monkeypatch.context() as raced:
-        raced.setattr(adopt._Adoption, "_record", too_late)
+        raced.setattr(adopt._Adoption, "_record", archive_first)
         (one,) = stay.files.adopt()
     assert one.session == "" and "was changed while it was adopted" in one.problems[-1]
     assert [row.goal for row in stay.list()] == ["The next one"]
@@ -188,12 +188,10 @@ def test_file_archived_during_adoption_is_adopted_in_the_archive(
     assert len(stay.list()) == 2
 
 
-# -- what was converted ------------------------------------------------------------------------
+# -- converted files ---------------------------------------------------------------------------
 
 
-def test_essay_without_a_folder_names_its_own_at_the_next_write(
-    stay: Forestay, project: Path
-) -> None:
+def test_converted_essay_names_its_folder_at_the_next_write(stay: Forestay, project: Path) -> None:
     fill(project, kinds=["craft"])
     place = project / "essay/session-state.yaml"
     stay.files.convert(str(project / CRAFT), "essay", str(place))
@@ -218,7 +216,7 @@ def test_file_converted_next_to_its_source_is_a_copy(stay: Forestay, project: Pa
     assert stay.files.unadopted() == [] and snapshot(project) == before
 
 
-def test_converted_file_is_left_alone_until_its_source_is_gone(
+def test_converted_file_is_adopted_only_when_its_source_is_gone(
     stay: Forestay, project: Path
 ) -> None:
     fill(project, kinds=["craft"])
@@ -247,7 +245,7 @@ def test_source_and_its_converted_copies_are_one_session(
     assert dict(outcomes(list(stay.files.adopt()))) == wanted and len(stay.list()) == 1
 
 
-def test_adopted_file_continues_whatever_is_next_to_it(stay: Forestay, project: Path) -> None:
+def test_adopted_file_stays_known_next_to_a_copy_and_a_rival(stay: Forestay, project: Path) -> None:
     fill(project, kinds=["orchestrator"])
     mine, other = project / "session.json", project / "back.json"
     (project / ORCHESTRATOR).rename(mine)
@@ -261,7 +259,7 @@ def test_adopted_file_continues_whatever_is_next_to_it(stay: Forestay, project: 
     assert outcomes == {mine: ("known", ours), same: ("copy", ours), other: ("rival", "")}
 
 
-BEGUN = ["implementation-plan.yaml", "history.jsonl", "state.yaml", "active-features.yaml"]
+CREATION_ORDER = ["implementation-plan.yaml", "history.jsonl", "state.yaml", "active-features.yaml"]
 
 
 @pytest.mark.req("S0-53", "S0-54", "S0-55", "S0-56", "S0-57", "S0-86")
@@ -271,7 +269,7 @@ def test_partly_created_session_is_adopted_and_its_files_are_completed(
 ) -> None:
     fill(project, kinds=["ai-session"])
     folder, index = (project / STATE).parent, project / INDEX
-    for name in BEGUN[steps:]:
+    for name in CREATION_ORDER[steps:]:
         (index if name == index.name else folder / name).unlink()
     assert all(one.bound for one in stay.files.adopt()) and all(
         one.bound for one in stay.files.adopt()
@@ -306,7 +304,9 @@ def test_session_with_only_a_folder_is_reported_and_can_be_created_again(
     assert (one.native, one.outcome, one.bound) == (folder.name, "adopted", True)
 
 
-def test_artifacts_of_an_archived_session_may_stay(stay: Forestay, project: Path) -> None:
+def test_completed_session_with_only_an_artifacts_folder_is_no_finding(
+    stay: Forestay, project: Path
+) -> None:
     fill(project, kinds=["ai-session"])
     folder, index = (project / STATE).parent, project / INDEX
     index.write_text(index.read_text().replace('"active"', '"completed"'))
@@ -351,7 +351,7 @@ def test_file_created_after_adoption_is_absorbed(stay: Forestay, project: Path, 
     state = (project / STATE).read_text()
     (project / STATE).write_text(state.replace("opus", "gemini").replace("null", '"T2"'))
     later = {}
-    for name in BEGUN[steps:]:
+    for name in CREATION_ORDER[steps:]:
         path = index if name == index.name else folder / name
         later[path] = path.read_bytes()
         path.write_bytes(b"") if name == "history.jsonl" else path.unlink()
@@ -371,13 +371,13 @@ def test_file_created_after_adoption_is_absorbed(stay: Forestay, project: Path, 
 
 MOMENT = "2026-02-14T14:00:00Z"
 TIMES = ("started", "started_at", "completed", "completed_at")
-TOLD: dict[str, tuple[str, list[str | int], str]] = {
+ENTRIES: dict[str, tuple[str, list[str | int], str]] = {
     "ai-session": ("implementation-plan.yaml", ["phases", 0, "tasks", 1], "pending in-progress"),
     "craft": ("", ["agents", 0], "pending weird"),
     "orchestrator": ("", ["agents", 0], "in_progress weird"),
     "essay": ("", ["stages", "stage_2"], "not_started weird"),
 }
-ODD = [(kind, word) for kind, (_, _, words) in TOLD.items() for word in words.split()]
+ODD = [(kind, word) for kind, (_, _, words) in ENTRIES.items() for word in words.split()]
 
 
 @pytest.mark.parametrize("kind, word", ODD)
@@ -385,7 +385,7 @@ def test_times_without_an_event_stay_in_their_file(
     stay: Forestay, project: Path, kind: str, word: str
 ) -> None:
     fill(project, kinds=[kind])
-    name, way, _ = TOLD[kind]
+    name, way, _ = ENTRIES[kind]
     path = (project / MAIN[kind]).with_name(name) if name else project / MAIN[kind]
     value = yaml.safe_load(path.read_text())
     entry = inside(value, way)
@@ -437,7 +437,7 @@ def test_goal_of_an_adopted_essay_is_its_thesis(stay: Forestay, project: Path) -
 @pytest.mark.req("S3-95", "S3-97", "S3-98", "S3-104")
 @pytest.mark.parametrize("harm", ["torn", "gone", "folder"])
 @pytest.mark.parametrize("level", ["backup", "artifacts"])
-def test_damaged_essay_is_adopted_with_the_files_around_it(
+def test_damaged_essay_is_adopted_from_the_files_around_it(
     stay: Forestay, project: Path, level: str, harm: str
 ) -> None:
     fill(project, kinds=["essay"])
@@ -487,7 +487,7 @@ def test_essay_restored_after_its_state_was_lost_is_the_same_session(
         ("x" * 201, False),
     ],
 )
-def test_essay_with_any_one_line_id_is_bound(
+def test_essay_is_bound_only_if_its_id_is_short_and_no_path(
     stay: Forestay, project: Path, id: str, is_kept: bool
 ) -> None:
     fill(project, kinds=["essay"])
@@ -551,7 +551,7 @@ def test_empty_essay_file_makes_no_session(stay: Forestay, project: Path) -> Non
     assert (one.outcome, one.session) == ("unreadable", "") and not stay.list(all=True)
 
 
-def test_adopting_twice_has_the_effect_of_once(stay: Forestay, project: Path) -> None:
+def test_adopting_again_records_no_event(stay: Forestay, project: Path) -> None:
     fill(project)
     first = list(stay.files.adopt())
     seqs = {one.session: len(list(stay.session(one.session).log())) for one in first}
@@ -585,7 +585,7 @@ def test_essay_without_an_id_is_one_session_after_repeated_adoption(
     assert first.session == again.session
 
 
-def test_changed_bound_file_is_an_edit(stay: Forestay, project: Path) -> None:
+def test_changed_bound_file_is_an_edit_when_adopted_again(stay: Forestay, project: Path) -> None:
     fill(project)
     list(stay.files.adopt())
     path = project / ORCHESTRATOR
@@ -596,7 +596,7 @@ def test_changed_bound_file_is_an_edit(stay: Forestay, project: Path) -> None:
     assert again["craft"].outcome == "known"
 
 
-def test_unbound_file_is_compared_with_its_adopted_content(
+def test_unbound_file_is_compared_with_its_last_adopted_content(
     stay: Forestay, tmp_path: Path, project: Path
 ) -> None:
     other = tmp_path / "elsewhere.json"
@@ -690,7 +690,7 @@ def test_phase_passed_in_an_unbound_file_is_not_a_dispute(stay: Forestay, projec
 
 
 @pytest.mark.req("S1-138")
-def test_retraction_in_a_read_only_file_is_recorded(stay: Forestay, project: Path) -> None:
+def test_phases_withdrawn_in_an_unbound_file_are_recorded(stay: Forestay, project: Path) -> None:
     path = project / LEGACY_FILE
     path.parent.mkdir(parents=True)
     path.write_text(json.dumps(LEGACY))
@@ -775,7 +775,7 @@ TORN = '{"timestamp":"2026-02-14T14:31:00Z","command":"say","arguments":"a "quot
 
 
 @pytest.mark.req("S0-37", "S0-60")
-def test_files_follow_a_session_whose_log_has_lines_that_are_no_json(
+def test_log_with_a_line_that_is_no_json_is_bound_and_continued(
     stay: Forestay, project: Path
 ) -> None:
     fill(project, kinds=["ai-session"])
@@ -791,7 +791,9 @@ def test_files_follow_a_session_whose_log_has_lines_that_are_no_json(
     ] == ["note.added"]
 
 
-def test_inferences_are_reported_only_when_they_are_recorded(stay: Forestay, project: Path) -> None:
+def test_restored_content_is_reported_only_at_the_first_adoption(
+    stay: Forestay, project: Path
+) -> None:
     fill(project, kinds=["ai-session"])
     (project / LOG).write_text(f"{TORN}\n")
     (project / INDEX).write_text("active_features:\n- bad: [\n")
@@ -809,7 +811,7 @@ def test_inferences_are_reported_only_when_they_are_recorded(stay: Forestay, pro
     )
 
 
-def test_shortened_text_is_no_change_when_something_else_changed(
+def test_text_that_the_journal_cleans_is_no_change_in_an_unbound_file(
     stay: Forestay, project: Path
 ) -> None:
     fill(project, kinds=["ai-session"])
@@ -866,7 +868,7 @@ def test_saving_artifacts_does_not_count_as_work_on_an_essay(stay: Forestay, pro
     assert one.artifacts == 1 and core.updated_at == timestamps.read(reported)
 
 
-def test_adopt_without_a_path_finds_the_essays_of_the_user(
+def test_adopt_without_a_path_finds_essays_in_the_shared_folder(
     stay: Forestay, project: Path, tmp_path: Path
 ) -> None:
     folder = tmp_path / "tmp" / "essay-pipeline-20260214-143022"
@@ -881,7 +883,7 @@ def test_adopt_without_a_path_finds_the_essays_of_the_user(
 
 @pytest.mark.req("S3-120")
 @pytest.mark.parametrize("why", ["writable", "link", "foreign", "file"])
-def test_folder_that_other_users_may_have_created_is_not_read(
+def test_essay_folder_that_other_users_may_control_is_not_read(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, why: str
 ) -> None:
     root = tmp_path / "tmp"
@@ -903,7 +905,7 @@ def test_folder_that_other_users_may_have_created_is_not_read(
         assert discover.folders_below([str(root)], "essay-pipeline-") == [str(folder)]
 
 
-def test_dry_run_changes_nothing(stay: Forestay, project: Path) -> None:
+def test_dry_run_records_and_binds_nothing(stay: Forestay, project: Path) -> None:
     fill(project)
     reported = list(stay.files.adopt(dry_run=True))
     assert [one.outcome for one in reported] == ["adopted"] * 5
@@ -911,7 +913,7 @@ def test_dry_run_changes_nothing(stay: Forestay, project: Path) -> None:
     assert stay.list(all=True) == []
 
 
-def test_failed_adoption_does_not_stop_the_others(stay: Forestay, project: Path) -> None:
+def test_unreadable_files_do_not_stop_the_adoption_of_others(stay: Forestay, project: Path) -> None:
     fill(project)
     (project / CRAFT).write_bytes(b"")
     (project / PRAXIS).write_bytes(b"\0" * 100)
@@ -936,7 +938,7 @@ def test_id_that_is_a_path_names_no_file(stay: Forestay, project: Path, tmp_path
     assert {name: data for name, data in after.items() if "home/" not in name} == before
 
 
-def test_more_events_than_fit_one_step_are_all_recorded(
+def test_more_events_than_fit_one_append_are_all_recorded(
     stay: Forestay, project: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from forestay.mirror import adopt
@@ -958,38 +960,40 @@ def test_adopted_session_belongs_to_the_project_of_its_files(
 ) -> None:
     other = tmp_path / "other"
     fill(other)
-    taken = {one.format: one.session for one in stay.files.adopt(str(other))}
-    essay = taken.pop("essay")
-    assert (listed(stay, project), listed(stay, other)) == ({essay}, set(taken.values()))
+    adopted = {one.format: one.session for one in stay.files.adopt(str(other))}
+    essay = adopted.pop("essay")
+    assert (listed(stay, project), listed(stay, other)) == ({essay}, set(adopted.values()))
 
 
-def test_repository_below_a_plain_folder_is_a_project(stay: Forestay, project: Path) -> None:
+def test_repository_below_a_plain_folder_is_its_own_project(stay: Forestay, project: Path) -> None:
     for name in ("one", "two"):
         fill(project / name, kinds=["craft"] if name == "one" else ["praxis"])
     (project / "one" / ".git").mkdir()
-    taken = {one.format: one.session for one in stay.files.adopt(str(project))}
-    assert listed(stay, project / "one") == {taken["craft"]}
-    assert listed(stay, project) == {taken["praxis"]}
+    adopted = {one.format: one.session for one in stay.files.adopt(str(project))}
+    assert listed(stay, project / "one") == {adopted["craft"]}
+    assert listed(stay, project) == {adopted["praxis"]}
 
 
-def test_session_below_this_project_belongs_to_it(stay: Forestay, project: Path) -> None:
+def test_session_in_a_repository_below_this_project_belongs_to_this_project(
+    stay: Forestay, project: Path
+) -> None:
     (project / ".git").mkdir()
     fill(project / "nested")
     (project / "nested" / ".git").mkdir()
-    taken = {one.session for one in stay.files.adopt(str(project / "nested"))}
-    assert listed(stay, project) == taken and len(taken) == len(ALL)
+    adopted = {one.session for one in stay.files.adopt(str(project / "nested"))}
+    assert listed(stay, project) == adopted and len(adopted) == len(ALL)
 
 
-def test_adopting_again_after_a_crash_assigns_the_project(
+def test_adopting_again_after_an_interruption_assigns_the_project(
     stay: Forestay, project: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fill(project)
     with monkeypatch.context() as killed:
         killed.setattr(Workspace, "claim", lambda *_: None)
-        taken = {one.session for one in stay.files.adopt()}
+        adopted = {one.session for one in stay.files.adopt()}
         assert listed(stay, project) == set()
     assert {one.outcome for one in stay.files.adopt()} == {"known"}
-    assert listed(stay, project) == taken
+    assert listed(stay, project) == adopted
 
 
 PARTS = ["state.yaml", "implementation-plan.yaml", "history.jsonl", "../active-features.yaml"]
@@ -1041,7 +1045,7 @@ def test_index_alone_is_no_session(stay: Forestay, project: Path) -> None:
             stay.files.convert(str(project / INDEX), "craft")
 
 
-# -- the journal states what the files state -----------------------------------------------------
+# -- adoption changes nothing in the files -------------------------------------------------------
 
 BEGAN, ENDED = "2026-02-14T14:30:15.000Z", "2026-02-14T14:31:15.000Z"
 MADE = {"files_created": ["a.py"], "files_modified": ["b.py"], "files_deleted": ["c.py"]}
@@ -1097,7 +1101,7 @@ def test_no_agent_in_a_craft_file_is_changed_by_adopting_and_writing(
 
 
 @pytest.mark.req("S4-20", "S4-22", "S4-23", "S4-25", "S4-36")
-def test_no_agent_or_error_in_an_orchestrator_file_is_changed_either(
+def test_no_agent_or_error_in_an_orchestrator_file_is_changed_by_adopting_and_writing(
     stay: Forestay, project: Path
 ) -> None:
     fill(project, ["orchestrator"])
@@ -1136,7 +1140,7 @@ def test_no_phase_gets_a_time_or_evidence_that_its_file_did_not_have(
 
 @pytest.mark.parametrize("kind, path", [("craft", CRAFT), ("orchestrator", ORCHESTRATOR)])
 @pytest.mark.parametrize("status", ["aborted", "paused"])
-def test_aborted_session_is_adopted(
+def test_aborted_or_paused_session_is_adopted_with_its_status(
     stay: Forestay, project: Path, kind: str, path: str, status: str
 ) -> None:
     fill(project, [kind])
@@ -1195,7 +1199,7 @@ def test_agent_that_is_listed_twice_stays_listed_twice(
 @pytest.mark.parametrize(
     "ids", [("1", "1", "2", "2", "3"), ("p1", "1", "p2", "1", "2"), ("1", "1", "1", "1", "1")]
 )
-def test_plan_with_ambiguous_ids_loses_nothing(
+def test_plan_with_repeated_ids_loses_no_task(
     stay: Forestay, project: Path, ids: tuple[str, ...]
 ) -> None:
     fill(project, ["ai-session"])
@@ -1235,11 +1239,13 @@ def adopted_and_written(
     (one,) = stay.files.adopt()
     stay.session(one.session).note("next")
     after: dict[str, Any] = json.loads(path.read_text())
-    assert after != before, "it was written"
+    assert after != before, "the file was written"
     return before, after
 
 
-def test_ambiguous_yaml_is_no_damage(stay: Forestay, project: Path) -> None:
+def test_yaml_with_merge_keys_is_adopted_without_a_reported_loss(
+    stay: Forestay, project: Path
+) -> None:
     folder = project / ".ai-session" / "pay-2026-01-31"
     folder.mkdir(parents=True)
     (folder / "state.yaml").write_text(
@@ -1347,7 +1353,7 @@ def test_moved_project_keeps_a_session_chosen_after_the_move(
         assert moved.current().id == other
 
 
-def test_copied_files_whose_source_folder_exists_were_not_moved(
+def test_moved_files_are_a_rival_once_their_old_place_is_written_again(
     stay: Forestay, tmp_path: Path
 ) -> None:
     stated: list[str] = []
@@ -1361,7 +1367,7 @@ def test_copied_files_whose_source_folder_exists_were_not_moved(
 
 
 @pytest.mark.req("S3-9", "S3-109")
-def test_moved_essay_of_others_names_its_folder_at_the_next_write(
+def test_moved_essay_of_another_program_names_its_folder_at_the_next_write(
     stay: Forestay, project: Path
 ) -> None:
     fill(project)

@@ -46,27 +46,27 @@ def test_every_step_of_an_agent_is_saved_at_once(make: Make) -> None:
     project = make("orchestrator")
     seen: list[str] = []
 
-    def look() -> dict[str, Any]:
+    def read_current() -> dict[str, Any]:
         value: dict[str, Any] = json.loads(current(project).read_text())
         seen.append(value["updated"])
         return value
 
     project.session.agents.start("a1", type="code", task="Work")
-    assert [agent["status"] for agent in look()["agents"]] == ["in_progress"]
+    assert [agent["status"] for agent in read_current()["agents"]] == ["in_progress"]
     project.session.agents.done("a1", result="fine")
-    assert look()["agents"][0]["result_summary"] == "fine"
+    assert read_current()["agents"][0]["result_summary"] == "fine"
     project.session.agents.start("a2", type="test", task="Try")
     project.session.agents.fail("a2", "it broke")
-    after = look()
+    after = read_current()
     assert after["agents"][1]["status"] == "failure"
     assert after["errors"][0]["message"] == "it broke"
     project.session.decide("Use JWT", because="simple")
-    assert look()["decisions_made"][0]["decision"] == "Use JWT"
+    assert read_current()["decisions_made"][0]["decision"] == "Use JWT"
     assert seen == sorted(set(seen)) and len(seen) == 4
 
 
 @pytest.mark.req("S4-38", "S4-76")
-def test_save_command_writes_missing_changes(make: Make) -> None:
+def test_forced_write_restores_a_missing_file(make: Make) -> None:
     project = make("orchestrator")
     current(project).unlink()
     write_files(project.home.context, project.session.id, force=True)
@@ -111,7 +111,7 @@ def test_new_session_archives_the_current_one(make: Make) -> None:
     second = project.home.start("another", formats=["orchestrator"])
     assert json.loads(current(project).read_text())["goal"] == "another"
     assert [path.name for path in archived(project)] == [f"{first}.json"]
-    assert "Theirs" in project.titles(), "what was written last is not archived unseen"
+    assert "Theirs" in project.titles(), "the last edit is absorbed before archiving"
     project.session.tasks.add("still mine")
     assert "still mine" in project.place.read_text() and project.place in archived(project)
     assert second.files.list()[0].place == str(current(project))
@@ -147,13 +147,13 @@ def test_archive_of_another_program_is_not_overwritten(make: Make) -> None:
     assert archived(project) == [target] and not current(project).exists()
 
 
-def test_damaged_current_file_is_not_displaced(make: Make) -> None:
+def test_damaged_current_file_blocks_a_new_session(make: Make) -> None:
     project = make("orchestrator")
     current(project).write_text("{ half")
     with pytest.raises(ForestayError, match="another session is here"):
         project.home.start("another", formats=["orchestrator"])
     assert current(project).read_text() == "{ half"
-    assert [row.goal for row in project.home.list()] == ["Add login page"], "nothing was begun"
+    assert [row.goal for row in project.home.list()] == ["Add login page"], "no session was started"
 
 
 @pytest.mark.parametrize("way", ["into", "out of"])
@@ -199,7 +199,7 @@ def begin_theirs(project: Project) -> bytes:
 
 
 def archive_ours(project: Project) -> Path:
-    """Another program archives the current session, as the document shows it, when it is over."""
+    """Archive the current session as completed, as another program does; return the file."""
     value = project.read(current(project)) | {"status": "complete"}
     kept = project.folder / HISTORY / f"{value['session_id']}.json"
     kept.parent.mkdir(exist_ok=True)
@@ -214,7 +214,7 @@ def test_session_archived_by_another_program_is_found_in_the_archive(make: Make)
     theirs = begin_theirs(project)
     project.session.note("seen")
     assert project.place == kept and project.suspended == ""
-    assert project.session.status().status == "completed", "what it wrote there is taken up"
+    assert project.session.status().status == "completed", "the edit in the archive is absorbed"
     assert current(project).read_bytes() == theirs
 
 
@@ -231,7 +231,7 @@ def test_edit_of_a_file_archived_by_another_program_is_shown(
     assert project.session.status().status == "completed"
     assert project.place == kept and project.suspended == ""
     (binding,) = mirror_of(project.home.context).bindings()
-    assert binding.place == str(current(project)), "who only looks notes nothing"
+    assert binding.place == str(current(project)), "reading records nothing"
     format_checks.fix(project.home.context)
     assert (
         format_checks.examine(project.home.context) == []
@@ -261,7 +261,7 @@ def test_archiving_a_session_for_another_is_reported(make: Make) -> None:
     assert [line for line in project.notices if "is archived" in line]
 
 
-def test_start_is_refused_until_the_session_of_another_program_is_adopted(make: Make) -> None:
+def test_start_is_refused_while_the_current_file_is_of_another_program(make: Make) -> None:
     project = make("orchestrator")
     theirs = begin_theirs(project)
     with pytest.raises(Refused, match="already exists"):
@@ -298,8 +298,8 @@ def test_adopting_a_session_in_our_place_archives_ours(make: Make) -> None:
     theirs = begin_theirs(project)
     (dry,) = project.home.files.adopt(str(current(project)), dry_run=True)
     assert (dry.outcome, dry.native, archived(project)) == ("adopted", THEIRS, [])
-    (taken,) = project.home.files.adopt(str(current(project)))
-    assert (taken.outcome, taken.session, taken.bound) == ("adopted", THEIRS, True)
+    (adopted,) = project.home.files.adopt(str(current(project)))
+    assert (adopted.outcome, adopted.session, adopted.bound) == ("adopted", THEIRS, True)
     assert current(project).read_bytes() == theirs
     assert [path.name for path in archived(project)] == [f"{ours}.json"]
     assert project.read()["goal"] == "Add login page", "ours is archived as it was"
@@ -307,7 +307,7 @@ def test_adopting_a_session_in_our_place_archives_ours(make: Make) -> None:
     assert "still mine" in project.place.read_text() and project.suspended == ""
 
 
-def without_id(project: Project) -> None:
+def remove_id(project: Project) -> None:
     def change(value: dict[str, Any]) -> None:
         del value["session_id"]
         value["pending_tasks"].append("Theirs")
@@ -317,16 +317,16 @@ def without_id(project: Project) -> None:
 
 def test_our_file_without_its_id_counts_as_edited(make: Make) -> None:
     project = make("orchestrator")
-    without_id(project)
-    (taken,) = project.home.files.adopt(str(current(project)))
-    assert (taken.outcome, taken.session) == ("edited", project.session.id)
+    remove_id(project)
+    (adopted,) = project.home.files.adopt(str(current(project)))
+    assert (adopted.outcome, adopted.session) == ("edited", project.session.id)
     assert "Theirs" in project.titles() and len(project.home.list()) == 1
 
 
 def test_our_file_without_its_id_is_archived_under_its_id(make: Make) -> None:
     project = make("orchestrator")
     ours = project.read()["session_id"]
-    without_id(project)
+    remove_id(project)
     project.home.files.orchestrator.new("another")
     assert [path.name for path in archived(project)] == [f"{ours}.json"]
     assert "Theirs" in project.titles() and "Theirs" in project.place.read_text()
@@ -358,8 +358,8 @@ def test_session_moved_out_of_the_archive_over_ours_archives_ours(make: Make) ->
     current(project).write_text(json.dumps(value, indent=2))
     (dry,) = project.home.files.adopt(str(current(project)), dry_run=True)
     assert (dry.session, project.place == current(project)) == (project.session.id, False)
-    (taken,) = project.home.files.adopt(str(current(project)))
-    assert (taken.outcome, taken.session) == ("edited", project.session.id)
+    (adopted,) = project.home.files.adopt(str(current(project)))
+    assert (adopted.outcome, adopted.session) == ("edited", project.session.id)
     assert project.place == current(project) and "Theirs" in project.titles()
     (kept,) = archived(project)
     assert str(kept) == ours.files.list()[0].place
@@ -370,7 +370,7 @@ def test_session_moved_out_of_the_archive_over_ours_archives_ours(make: Make) ->
 
 
 @pytest.mark.req("X4-1")
-def test_adopted_archive_of_an_open_session_becomes_the_current_one(make: Make) -> None:
+def test_adopted_archive_of_an_open_session_becomes_current_at_its_next_event(make: Make) -> None:
     project = make("orchestrator")
     project.session.pause()
     kept = project.folder / HISTORY / f"{THEIRS}.json"
@@ -378,17 +378,17 @@ def test_adopted_archive_of_an_open_session_becomes_the_current_one(make: Make) 
     begin_theirs(project)
     current(project).rename(kept)
     project.session.files.unbind("orchestrator")
-    (taken,) = project.home.files.adopt(str(kept))
-    assert taken.bound and kept.exists(), "it stays where it is until something happens in it"
+    (adopted,) = project.home.files.adopt(str(kept))
+    assert adopted.bound and kept.exists(), "it stays in the archive until the next event"
     project.home.session(THEIRS).tasks.add("go on")
     assert not kept.exists() and "go on" in current(project).read_text()
     project.home.session(THEIRS).complete()
     assert json.loads(kept.read_text())["status"] == "complete" and not current(project).exists()
 
 
-# -- an archive that cannot be -----------------------------------------------------------------
+# -- an archive folder that cannot be created --------------------------------------------------
 
-IN_THE_WAY: dict[str, Callable[[Path], object]] = {
+OBSTACLES: dict[str, Callable[[Path], object]] = {
     "a file": lambda path: path.write_text("theirs"),
     "a pipe": lambda path: os.mkfifo(path),
     "a link": lambda path: path.symlink_to("..", target_is_directory=True),
@@ -396,14 +396,14 @@ IN_THE_WAY: dict[str, Callable[[Path], object]] = {
 }
 
 
-@pytest.mark.parametrize("kind", IN_THE_WAY)
+@pytest.mark.parametrize("kind", OBSTACLES)
 def test_archive_that_is_not_a_folder_is_reported_until_doctor_archives_the_session(
     make: Make, kind: str
 ) -> None:
     project = make("orchestrator")
     before = project.session
     history = project.folder / HISTORY
-    IN_THE_WAY[kind](history)
+    OBSTACLES[kind](history)
     project.session.complete()
     assert json.loads(current(project).read_text())["status"] == "complete"
     assert str(history) in project.suspended
@@ -411,7 +411,7 @@ def test_archive_that_is_not_a_folder_is_reported_until_doctor_archives_the_sess
     started = len(project.home.list(all=True))
     with pytest.raises(Refused, match=str(history) if "link" in kind else "is here"):
         project.home.start("Another", formats=["orchestrator"])
-    assert len(project.home.list(all=True)) == started, "nothing was begun that has no place"
+    assert len(project.home.list(all=True)) == started, "no session was started"
     history.unlink()
     assert format_checks.fix(project.home.context) == [
         f"brought the orchestrator files of session {before.id} up to date"
@@ -420,7 +420,7 @@ def test_archive_that_is_not_a_folder_is_reported_until_doctor_archives_the_sess
     assert before.files.list()[0].suspended == ""
 
 
-# -- cut off at the end ------------------------------------------------------------------------
+# -- interrupted at the end of a session -------------------------------------------------------
 
 
 @pytest.mark.parametrize("format_id", ["ai-session", "praxis", "craft", "orchestrator", "essay"])
@@ -445,7 +445,7 @@ def test_doctor_reports_and_finishes_files_of_an_interrupted_end(
     assert place.exists() == (format_id != "orchestrator")
 
 
-def test_edited_ended_session_still_has_to_be_archived(
+def test_session_edited_after_an_interrupted_end_is_archived_with_the_edit(
     make: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     project = make("orchestrator")
@@ -472,7 +472,7 @@ def test_process_that_absorbs_the_end_of_a_session_writes_its_files(
 
 
 @pytest.mark.parametrize("key", ["theirs", "target_file"])
-def test_edit_after_the_end_is_no_finding_of_doctor(make: Make, key: str) -> None:
+def test_edit_after_the_end_stays_and_suspends_nothing(make: Make, key: str) -> None:
     project = make("praxis")
     project.session.complete()
     project.edit(lambda value: value.update({key: "specs/login"}))
@@ -481,7 +481,7 @@ def test_edit_after_the_end_is_no_finding_of_doctor(make: Make, key: str) -> Non
     assert not project.suspended and project.read()[key] == "specs/login"
 
 
-def test_next_command_archives_an_aborted_session(
+def test_next_command_archives_a_session_whose_abort_was_interrupted(
     make: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     project = make("orchestrator")
@@ -497,7 +497,7 @@ def test_next_command_archives_an_aborted_session(
 
 @pytest.mark.req("S4-67", "S4-68")
 @pytest.mark.parametrize("word, status", [("in_progress", "active"), ("complete", "completed")])
-def test_work_of_another_program_in_a_created_session_is_recorded(
+def test_status_that_another_program_saves_for_a_created_session_is_recorded(
     make: Make, word: str, status: str
 ) -> None:
     project = make()
@@ -533,7 +533,7 @@ def test_new_file_of_an_ended_session_is_reported_with_the_command_to_reopen_it(
 def test_ended_session_archived_by_another_program_is_left_alone(make: Make) -> None:
     project = make(AI_SESSION)
     project.session.complete()
-    away = _put_away(project)
+    away = _archive_folder(project)
     before = everything(project.folder)
     assert project.suspended == "" and format_checks.examine(project.home.context) == []
     assert format_checks.fix(project.home.context) == [] and everything(project.folder) == before
@@ -545,7 +545,7 @@ def test_open_session_archived_by_another_program_is_reported(
     make: Make,
 ) -> None:
     project = make(AI_SESSION)
-    away = _put_away(project)
+    away = _archive_folder(project)
     project.session.note("meanwhile")
     assert project.suspended == f"they were archived: to continue with them, move {away} back"
     assert not project.ai("").exists() and "meanwhile" not in _log(away)
@@ -554,7 +554,7 @@ def test_open_session_archived_by_another_program_is_reported(
     assert project.suspended == "" and _log(project.ai("")).count('"event":"note.added"') == 2
 
 
-def test_files_removed_after_the_end_are_not_reported_as_unfinished(
+def test_files_removed_after_the_end_are_reported_as_missing_and_restored(
     make: Make,
 ) -> None:
     project = make(AI_SESSION)
@@ -565,7 +565,7 @@ def test_files_removed_after_the_end_are_not_reported_as_unfinished(
     assert project.suspended == "" and project.ai("state.yaml").is_file()
 
 
-def _put_away(project: Project) -> Path:
+def _archive_folder(project: Project) -> Path:
     away = project.folder / ".ai-session-archive" / ID
     away.parent.mkdir()
     project.ai("").rename(away)

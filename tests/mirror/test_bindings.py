@@ -1,4 +1,4 @@
-"""A place has one owner: one session of one home, however its path is spelled."""
+"""In a home a place belongs to one session, however its path is spelled."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def test_start_that_a_format_refuses_records_nothing(make: Make, format_id: str)
 
 
 @pytest.mark.parametrize("id", ["2026-01-31-abcdef", "2026-01-30-abcdef"])
-def test_used_id_archives_no_session(make: Make, id: str) -> None:
+def test_start_with_a_used_id_is_refused_and_archives_nothing(make: Make, id: str) -> None:
     project = make("orchestrator:2026-01-30-abcdef")
     project.home.start("the next", formats=["orchestrator:2026-01-31-abcdef"])
     before = everything(project.folder)
@@ -102,7 +102,7 @@ def test_start_is_refused_where_no_folder_can_be_created(
     assert len(project.home.list()) == 1 and not top.exists()
 
 
-def test_refused_start_names_the_obstacle_and_what_helps(tmp_path: Path) -> None:
+def test_refused_start_names_the_obstacle_and_gives_a_hint(tmp_path: Path) -> None:
     project = Project(tmp_path)
     folder = project.folder / ".ai-session" / ID
     (folder / "artifacts").mkdir(parents=True)
@@ -177,7 +177,7 @@ def test_places_that_differ_only_in_case_are_one_place(make: Make) -> None:
 
 
 @pytest.mark.req("S0-72", "X0-4")
-def test_existing_files_are_not_changed_by_binding(make: Make) -> None:
+def test_binding_is_refused_where_files_exist_and_changes_nothing(make: Make) -> None:
     project = make()
     folder = project.folder / ".ai-session" / ID
     folder.mkdir(parents=True)
@@ -189,7 +189,7 @@ def test_existing_files_are_not_changed_by_binding(make: Make) -> None:
 
 
 @pytest.mark.parametrize("id", ["../x", "a/b-2026-01-31", "/etc/x-2026-01-31", ".", "Ä-2026-01-31"])
-def test_id_that_is_a_path_is_refused(make: Make, id: str) -> None:
+def test_invalid_id_is_refused_and_creates_no_file(make: Make, id: str) -> None:
     project = make()
     before = everything(project.base)
     with pytest.raises(InvalidInput, match="Invalid feature ID"):
@@ -203,14 +203,14 @@ def test_two_essays_started_at_the_same_moment_have_separate_folders(
     first, second = make(), make()
     new, raced = essay_sessions._new_folder, list[str]()
 
-    def outrun(context: Context) -> str:
+    def bind_first(context: Context) -> str:
         folder = new(context)
         if not raced:
             raced.append(folder)
             mirror_of(first.home.context).bind(first.session.id, "essay", "", folder)
         return folder
 
-    monkeypatch.setattr(essay_sessions, "_new_folder", outrun)
+    monkeypatch.setattr(essay_sessions, "_new_folder", bind_first)
     bound = second.session.files.bind("essay")
     assert bound.root not in raced and Path(bound.place).is_file()
 
@@ -226,7 +226,7 @@ def test_name_of_a_deleted_essay_folder_is_not_used_again(
     assert second.session.files.bind("essay").root != folder
 
 
-def test_unbound_essay_folder_with_another_owner_is_reported(make: Make) -> None:
+def test_unbound_essay_folder_with_a_new_owner_is_not_bound_again(make: Make) -> None:
     first, second = make(), make()
     folder = first.session.files.bind("essay").root
     first.session.files.unbind("essay")
@@ -236,7 +236,7 @@ def test_unbound_essay_folder_with_another_owner_is_reported(make: Make) -> None
         first.session.files.bind("essay")
 
 
-def test_session_that_cannot_be_archived_now_blocks_a_new_one(make: Make) -> None:
+def test_session_that_cannot_be_archived_during_a_merge_blocks_a_new_one(make: Make) -> None:
     project = make("orchestrator", git=True)
     (project.folder / ".git/MERGE_HEAD").touch()
     with pytest.raises(Refused, match="in the middle of a merge") as refused:
@@ -328,7 +328,7 @@ def test_unbinding_leaves_the_files_unchanged(make: Make) -> None:
 
 
 @pytest.mark.parametrize("format_id", [AI_SESSION, "praxis", "craft", "orchestrator", "essay"])
-def test_unbound_place_is_bound_again_with_its_renderings(make: Make, format_id: str) -> None:
+def test_files_bound_again_are_recognized_as_ours(make: Make, format_id: str) -> None:
     project = make(format_id)
     kind = format_id.partition(":")[0]
     (before,) = project.session.files.list()
@@ -337,7 +337,7 @@ def test_unbound_place_is_bound_again_with_its_renderings(make: Make, format_id:
     project.session.decide("Use JWT", because="it is there")
     binding = project.again().files.bind(kind)
     assert (binding.native, binding.place) == (before.native, before.place)
-    assert project.edits() == [], "what we wrote is known again"
+    assert project.edits() == [], "our own files are no edit"
     assert "Use JWT" in project.place.read_text() or kind in ("ai-session", "praxis", "essay")
 
 
@@ -377,7 +377,7 @@ def test_renderings_of_an_unbound_place_are_forgotten_with_the_session(
         assert project.home.context.store.database.read(f"SELECT * FROM {table}") == []  # type: ignore[attr-defined]
 
 
-def test_folder_that_cannot_be_created_is_reported_before_binding(make: Make) -> None:
+def test_binding_is_refused_where_no_folder_can_be_created(make: Make) -> None:
     project = make()
     (project.folder / ".craft").write_text("a file where the folder should be")
     with pytest.raises(ForestayError):
@@ -415,7 +415,7 @@ def test_each_project_has_its_own_place_for_a_format(tmp_path: Path) -> None:
     one.home.close()
 
 
-def test_deleted_index_resumes_no_paused_session(make: Make) -> None:
+def test_deleting_the_index_resumes_no_paused_session(make: Make) -> None:
     project = make(AI_SESSION)
     index = project.folder / ".ai-session" / "active-features.yaml"
     second, third = (project.home.start(goal, formats=["ai-session"]) for goal in ("b", "c"))

@@ -1,7 +1,7 @@
-"""Session files are found by content, faults have line and requirement, any input is safe.
+"""Session files are found by content, findings have line and requirement, any input is safe.
 
 Every bad input goes through check, adopt and convert, in place of each format's main file: no
-exception but ours, less than a second of work, and not a byte changed outside the home.
+exception but ours, an end within a bounded time, and not a byte changed outside the home.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def stay(tmp_path: Path, project: Path) -> Iterator[Forestay]:
 
 
 def snapshot(folder: Path) -> dict[str, bytes]:
-    """What is in a folder apart from the home."""
+    """Return the files in a folder without those of the home."""
     home = str(folder / "home")
     return {n: d for n, d in whole_snapshot(folder).items() if not n.startswith(home)}
 
@@ -68,7 +68,7 @@ def test_quick_scan_finds_sessions_in_the_folders_of_their_formats(
 
 
 @pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != "ai-session"])
-def test_file_in_place_of_a_session_that_is_none_is_reported(
+def test_file_that_is_no_session_in_the_place_of_one_is_reported(
     stay: Forestay, project: Path, kind: str
 ) -> None:
     path = project / MAIN[kind]
@@ -106,7 +106,7 @@ def test_single_files_of_sessions_are_checked_under_any_name_but_not_adopted(
     assert [*stay.files.adopt(str(loose))] == []
 
 
-def test_session_folder_is_found_below_any_other_unless_it_is_archived(project: Path) -> None:
+def test_session_folder_is_found_below_any_folder_but_an_archive(project: Path) -> None:
     fill(project, kinds=["ai-session"])
     folder = (project / STATE).parent
     for above, count in (("deep/down", 1), (ARCHIVE, 0)):
@@ -136,7 +136,7 @@ def test_cut_file_is_recognized_as_its_format_or_none(story: str) -> None:
 
 
 @pytest.mark.req("S0-78")
-def test_ambiguous_yaml_is_reported_with_line_and_requirement(
+def test_yaml_merge_key_is_reported_with_line_and_requirement(
     stay: Forestay, project: Path
 ) -> None:
     fill(project, kinds=["ai-session"])
@@ -157,7 +157,9 @@ def test_empty_log_is_valid(stay: Forestay, project: Path) -> None:
 
 
 @pytest.mark.parametrize("between", [b"\n\n", b"\n  \n", b"\r\n"])
-def test_log_is_recognized_despite_bad_lines(stay: Forestay, project: Path, between: bytes) -> None:
+def test_log_is_recognized_despite_blank_lines_or_crlf(
+    stay: Forestay, project: Path, between: bytes
+) -> None:
     fill(project, kinds=["ai-session"])
     path = project / "somewhere"
     lines = (project / LOG).read_bytes().splitlines()
@@ -192,7 +194,7 @@ def test_single_file_in_its_place_is_checked_with_the_files_around_it(
     assert codes == ([] if name == "history.jsonl" else ["id-mismatch"])
 
 
-def test_plan_file_elsewhere_belongs_to_the_session_it_names(stay: Forestay, project: Path) -> None:
+def test_plan_file_elsewhere_is_checked_without_findings(stay: Forestay, project: Path) -> None:
     fill(project, kinds=["ai-session"])
     (project / "saved").mkdir()
     shutil.copy((project / STATE).with_name("implementation-plan.yaml"), project / "saved/p.yaml")
@@ -313,11 +315,11 @@ def test_index_of_many_sessions_is_parsed_once_unless_it_changes(
         shutil.copytree((project / STATE).parent, root / f"other{n}-2026-01-01")
     parse = Document.parse
 
-    def noted(data: bytes, kind: str) -> Document:
+    def count_parse(data: bytes, kind: str) -> Document:
         parsed.append(data)
         return parse(data, kind)
 
-    monkeypatch.setattr(Document, "parse", noted)
+    monkeypatch.setattr(Document, "parse", count_parse)
     discover._parse_shared.cache_clear()
     listed = (project / INDEX).read_bytes()
     finds = discover.walk(str(root))
@@ -420,7 +422,7 @@ def _failing(*_: object) -> bytes:
     raise OSError(errno.EIO, os.strerror(errno.EIO))
 
 
-def test_inaccessible_folder_is_reported_with_what_helps(plain_user: Path) -> None:
+def test_inaccessible_folder_is_reported_with_a_hint(plain_user: Path) -> None:
     fill(plain_user)
     (plain_user / ".claude").chmod(0)
     with pytest.raises(StoreFailed, match="permission denied") as caught:
@@ -503,7 +505,7 @@ BAD: dict[str, Callable[[bytes], bytes]] = {
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("harm", BAD)
-def test_bad_input_is_reported_and_does_no_harm(
+def test_bad_input_raises_only_our_errors_and_changes_no_file(
     stay: Forestay, project: Path, tmp_path: Path, kind: str, harm: str
 ) -> None:
     fill(project, kinds=[kind])
@@ -538,7 +540,7 @@ def _quick(act: Callable[[], object]) -> None:
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("what", ["folder", "pipe", "link", "dead link", "loop", "1 GB"])
-def test_irregular_file_in_place_of_a_session_file_is_reported(
+def test_irregular_or_huge_file_in_place_of_a_session_file_is_reported(
     stay: Forestay, project: Path, tmp_path: Path, kind: str, what: str
 ) -> None:
     fill(project, kinds=[kind])
@@ -649,7 +651,7 @@ def test_log_too_long_to_be_read_is_no_fault(stay: Forestay, project: Path) -> N
 
 
 @pytest.mark.parametrize("kind", ["craft", "orchestrator", "ai-session"])
-def test_version_99_is_the_same_bytes_after_every_command(
+def test_files_of_an_unsupported_version_are_changed_by_no_command(
     stay: Forestay, project: Path, tmp_path: Path, kind: str
 ) -> None:
     fill(project, kinds=[kind])
@@ -675,7 +677,7 @@ def test_version_99_is_the_same_bytes_after_every_command(
 
 @pytest.mark.req("S0-86")
 @pytest.mark.parametrize("left", ["state.yaml", "implementation-plan.yaml", "history.jsonl", ""])
-def test_half_written_tree_is_found_and_reported(stay: Forestay, project: Path, left: str) -> None:
+def test_partly_written_session_is_found(stay: Forestay, project: Path, left: str) -> None:
     fill(project, kinds=["ai-session"])
     folder = (project / STATE).parent
     (folder / "artifacts").mkdir(exist_ok=True)
@@ -689,7 +691,7 @@ def test_half_written_tree_is_found_and_reported(stay: Forestay, project: Path, 
         assert one.session or one.problems or one.outcome
 
 
-def test_case_only_differences_are_two_sessions(stay: Forestay, project: Path) -> None:
+def test_ids_that_differ_only_in_case_are_different_sessions(stay: Forestay, project: Path) -> None:
     fill(project, kinds=["craft"])
     path = project / CRAFT
     value = json.loads(path.read_text())
@@ -702,9 +704,7 @@ def test_case_only_differences_are_two_sessions(stay: Forestay, project: Path) -
     )
 
 
-def test_content_of_a_mangled_essay_or_log_is_adopted_or_reported(
-    stay: Forestay, project: Path
-) -> None:
+def test_damage_in_an_essay_or_a_log_is_reported_by_adopt(stay: Forestay, project: Path) -> None:
     fill(project, kinds=["essay", "ai-session"])
     (project / ESSAY).write_bytes((project / ESSAY).read_bytes() + b"\n  odd: [")
     (project / LOG).write_bytes((project / LOG).read_bytes()[:-9])
@@ -731,7 +731,7 @@ BACKUPS: dict[str, tuple[Callable[[Path, bytes], object], str]] = {
 
 @pytest.mark.req("S3-92")
 @pytest.mark.parametrize("harm", BACKUPS)
-def test_unusable_backup_is_reported(project: Path, stay: Forestay, harm: str) -> None:
+def test_unusable_backup_is_reported_as_a_warning(project: Path, stay: Forestay, harm: str) -> None:
     fill(project, kinds=["essay"])
     state = project / ESSAY
     backup = state.with_name(f"{state.name}.bak")

@@ -1,4 +1,4 @@
-"""Recovery uses the first source that works, keeps damaged bytes, and returns questions as data."""
+"""Recovery uses the first source that works, sets damaged bytes aside, and returns questions."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def stay(tmp_path: Path, project: Path) -> Forestay:
     return forestay.open(str(tmp_path / "home"), trust_env=False)
 
 
-def a_session(stay: Forestay) -> Session:
+def start_session(stay: Forestay) -> Session:
     session = stay.start("Add login", formats=KINDS)
     session.tasks.add("Write tests", id="t1")
     session.tasks.start("t1")
@@ -50,11 +50,11 @@ def main_file(session: Session, kind: str) -> Path:
     return Path(next(b.place for b in session.files.list() if b.format == kind))
 
 
-def aside(path: Path) -> list[bytes]:
+def damaged_copies(path: Path) -> list[bytes]:
     return [p.read_bytes() for p in path.parent.glob(f"{path.name}.corrupt-*")]
 
 
-def examined(stay: Forestay, path: Path, choose: str = "") -> Case:
+def examine(stay: Forestay, path: Path, choose: str = "") -> Case:
     case = stay.files.recover(str(path), choose=choose)
     assert case is not None
     return case
@@ -78,14 +78,14 @@ def test_restored_bound_files_have_the_content_that_only_they_had(
     path.write_bytes(TORN) if is_torn else path.unlink()
     stay.doctor(fix=True)
     assert path.read_text() == whole
-    assert aside(path) == ([TORN] if is_torn else [])
+    assert damaged_copies(path) == ([TORN] if is_torn else [])
 
 
 @pytest.mark.req("S0-86")
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("harm", ["torn", "gone", "folder"])
 def test_bound_files_are_restored_from_the_journal(stay: Forestay, kind: str, harm: str) -> None:
-    session = a_session(stay)
+    session = start_session(stay)
     path = main_file(session, kind)
     whole = path.read_bytes()
     path.unlink()
@@ -101,7 +101,7 @@ def test_bound_files_are_restored_from_the_journal(stay: Forestay, kind: str, ha
     assert any(line.startswith(f"wrote the {kind} files") for line in mended.done)
     assert not [advice for advice in mended.left if advice.code.startswith("files-")]
     if harm == "torn":
-        assert aside(path) == [TORN]
+        assert damaged_copies(path) == [TORN]
     if harm == "folder":
         (kept,) = path.parent.glob(f"{path.name}.corrupt-*")
         assert (kept / "precious").read_text() == "kept"
@@ -109,12 +109,12 @@ def test_bound_files_are_restored_from_the_journal(stay: Forestay, kind: str, ha
 
 @pytest.mark.req("S0-86")
 @pytest.mark.parametrize("kind", KINDS)
-def test_missing_bound_file_is_restored_when_it_is_named(stay: Forestay, kind: str) -> None:
-    session = a_session(stay)
+def test_missing_bound_file_is_restored_by_its_path(stay: Forestay, kind: str) -> None:
+    session = start_session(stay)
     path = main_file(session, kind)
     whole = path.read_bytes()
     path.unlink()
-    case = examined(stay, path)
+    case = examine(stay, path)
     assert (case.rung, case.session, case.missing) == (recover.JOURNAL, session.id, [str(path)])
     stay.files.recover(str(path), fix=True)
     assert path.read_bytes() == whole
@@ -123,8 +123,10 @@ def test_missing_bound_file_is_restored_when_it_is_named(stay: Forestay, kind: s
 @pytest.mark.req("S0-86")
 @pytest.mark.parametrize("kind", ["ai-session", "essay"])
 @pytest.mark.parametrize("gone", ["its main file", "all of it", "the folder"])
-def test_folder_of_a_bound_session_can_be_named(stay: Forestay, kind: str, gone: str) -> None:
-    session = a_session(stay)
+def test_bound_file_is_restored_by_the_path_of_its_folder(
+    stay: Forestay, kind: str, gone: str
+) -> None:
+    session = start_session(stay)
     path = main_file(session, kind)
     folder, whole = path.parent, path.read_bytes()
     path.unlink()
@@ -132,7 +134,7 @@ def test_folder_of_a_bound_session_can_be_named(stay: Forestay, kind: str, gone:
         shutil.rmtree(folder)
     if gone == "all of it":
         folder.mkdir()
-    assert examined(stay, folder).rung == recover.JOURNAL
+    assert examine(stay, folder).rung == recover.JOURNAL
     stay.files.recover(str(folder), fix=True)
     assert path.read_bytes() == whole
 
@@ -140,10 +142,10 @@ def test_folder_of_a_bound_session_can_be_named(stay: Forestay, kind: str, gone:
 def test_any_file_of_a_bound_session_identifies_it_without_the_main_file(
     stay: Forestay,
 ) -> None:
-    session = a_session(stay)
+    session = start_session(stay)
     state = main_file(session, "ai-session")
     state.unlink()
-    case = examined(stay, state.with_name("implementation-plan.yaml"))
+    case = examine(stay, state.with_name("implementation-plan.yaml"))
     assert (case.rung, case.session) == (recover.JOURNAL, session.id)
 
 
@@ -152,7 +154,7 @@ def test_any_file_of_a_bound_session_identifies_it_without_the_main_file(
 def test_bound_file_replaced_by_a_link_is_restored_from_the_journal(
     stay: Forestay, tmp_path: Path, kind: str, target: str
 ) -> None:
-    session = a_session(stay)
+    session = start_session(stay)
     path = main_file(session, kind)
     whole, elsewhere = path.read_bytes(), tmp_path / "elsewhere"
     elsewhere.write_bytes(whole)
@@ -182,7 +184,7 @@ def test_obstacle_in_place_of_an_essay_backup_is_reported_and_moved_away(
 
 
 def test_file_restored_to_the_archive_is_reported_with_its_path(stay: Forestay) -> None:
-    session = a_session(stay)
+    session = start_session(stay)
     path = main_file(session, "orchestrator")
     path.write_bytes(TORN)
     session.complete()
@@ -201,7 +203,7 @@ def test_file_restored_to_the_archive_is_reported_with_its_path(stay: Forestay) 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_missing_folders_are_created_again(stay: Forestay, kind: str) -> None:
-    session = a_session(stay)
+    session = start_session(stay)
     path = main_file(session, kind)
     whole = path.read_bytes()
     shutil.rmtree(path.parent)
@@ -213,7 +215,7 @@ def test_missing_folders_are_created_again(stay: Forestay, kind: str) -> None:
 def test_file_in_place_of_a_folder_is_reported_as_not_fixable(
     stay: Forestay,
 ) -> None:
-    session = a_session(stay)
+    session = start_session(stay)
     folder = main_file(session, "craft").parent
     shutil.rmtree(folder)
     folder.write_text("theirs")
@@ -226,19 +228,21 @@ def test_file_in_place_of_a_folder_is_reported_as_not_fixable(
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("other", [b"null", b"[1, 2]", b"7"])
-def test_file_without_a_session_is_written_again(stay: Forestay, kind: str, other: bytes) -> None:
-    session = a_session(stay)
+def test_bound_file_without_a_session_in_it_is_written_again(
+    stay: Forestay, kind: str, other: bytes
+) -> None:
+    session = start_session(stay)
     path = main_file(session, kind)
     whole = path.read_bytes()
     path.write_bytes(other)
     codes = [advice.code for advice in stay.doctor().left if advice.file == str(path)]
     assert codes == ["files-damaged"]
     stay.doctor(fix=True)
-    assert path.read_bytes() == whole and aside(path) == [other]
+    assert path.read_bytes() == whole and damaged_copies(path) == [other]
 
 
 def test_examining_changes_nothing(stay: Forestay, project: Path) -> None:
-    session = a_session(stay)
+    session = start_session(stay)
     main_file(session, "craft").write_bytes(TORN)
     before = snapshot(project)
     stay.doctor()
@@ -247,8 +251,8 @@ def test_examining_changes_nothing(stay: Forestay, project: Path) -> None:
 
 
 @pytest.mark.req("S0-85")
-def test_missing_log_is_restored_with_every_command(stay: Forestay) -> None:
-    session = a_session(stay)
+def test_missing_log_is_restored_with_every_event(stay: Forestay) -> None:
+    session = start_session(stay)
     log = main_file(session, "ai-session").parent / "history.jsonl"
     session.record.command("ruff")
     log.unlink()
@@ -264,7 +268,7 @@ def test_missing_log_is_restored_with_every_command(stay: Forestay) -> None:
 
 
 def test_restored_index_lists_the_sessions_of_others(stay: Forestay) -> None:
-    session = a_session(stay)
+    session = start_session(stay)
     root = main_file(session, "ai-session").parents[1]
     index = root / "active-features.yaml"
     index.write_text(
@@ -300,7 +304,7 @@ def test_both_sides_of_a_conflict_in_the_index_are_reported_and_the_user_chooses
     stay: Forestay, project: Path, bound: bool
 ) -> None:
     if bound:
-        state = main_file(a_session(stay), "ai-session")
+        state = main_file(start_session(stay), "ai-session")
     else:
         fill(project, ["ai-session"])
         state = project / STATE
@@ -315,7 +319,7 @@ def test_both_sides_of_a_conflict_in_the_index_are_reported_and_the_user_chooses
     with pytest.raises(Refused, match="only the user can decide"):
         stay.files.recover(str(where), fix=True)
     assert snapshot(project) == before
-    question = examined(stay, where).question
+    question = examine(stay, where).question
     assert question is not None and question.recommended == "stop"
     assert [c.detail for c in question.choices][:2] == [
         "which lists mine-2026-01-01",
@@ -323,7 +327,7 @@ def test_both_sides_of_a_conflict_in_the_index_are_reported_and_the_user_chooses
     ]
     stay.files.recover(str(where), fix=True, choose="second")
     assert "theirs-2026-01-01" in index.read_text() and "<<<" not in index.read_text()
-    assert aside(index) == [CONFLICT.encode()]
+    assert damaged_copies(index) == [CONFLICT.encode()]
 
 
 def test_conflict_is_reported_for_any_file_name(stay: Forestay, project: Path) -> None:
@@ -332,12 +336,12 @@ def test_conflict_is_reported_for_any_file_name(stay: Forestay, project: Path) -
         text = (project / which).read_text()
         path = (project / which).with_name(name)
         path.write_text(f"<<<<<<< HEAD\n{text}=======\n{text}>>>>>>> other\n")
-        question = examined(stay, path).question
+        question = examine(stay, path).question
         assert question is not None and question.choices[0].detail.startswith("which has status")
 
 
 def test_restore_writes_the_files_of_one_format_again(stay: Forestay) -> None:
-    session = a_session(stay)
+    session = start_session(stay)
     for kind in ("craft", "praxis"):
         main_file(session, kind).write_bytes(TORN)
     (case,) = session.files.restore("craft")
@@ -348,7 +352,7 @@ def test_restore_writes_the_files_of_one_format_again(stay: Forestay) -> None:
 
 
 def test_files_are_not_restored_during_a_git_operation(stay: Forestay, project: Path) -> None:
-    session = a_session(stay)
+    session = start_session(stay)
     (project / ".git").mkdir()
     (project / ".git" / "HEAD").write_text("ref: refs/heads/main\n")
     (project / ".git" / "MERGE_HEAD").write_text("0" * 40)
@@ -360,7 +364,7 @@ def test_files_are_not_restored_during_a_git_operation(stay: Forestay, project: 
 
 
 def test_file_of_an_unknown_version_is_never_replaced(stay: Forestay) -> None:
-    session = a_session(stay)
+    session = start_session(stay)
     path = main_file(session, "orchestrator")
     value = json.loads(path.read_text())
     path.write_text(json.dumps({**value, "schema_version": "99"}))
@@ -383,7 +387,7 @@ def test_salvaged_file_is_written_only_on_request(stay: Forestay, project: Path,
     torn = path.read_bytes()[:-25]
     path.write_bytes(torn + b"\0\0\0")
     before = snapshot(project)
-    case = examined(stay, path.parent if kind == "ai-session" else path)
+    case = examine(stay, path.parent if kind == "ai-session" else path)
     assert (case.rung, case.damaged) == ("artifacts", [str(path)])
     assert snapshot(project) == before
     out = project / "out"
@@ -392,7 +396,7 @@ def test_salvaged_file_is_written_only_on_request(stay: Forestay, project: Path,
     assert path.read_bytes() == torn + b"\0\0\0"
     stay.files.recover(str(path.parent if kind == "ai-session" else path), fix=True)
     assert path.read_bytes() == out.read_bytes()
-    assert aside(path) == [torn + b"\0\0\0"]
+    assert damaged_copies(path) == [torn + b"\0\0\0"]
     (report,) = stay.files.check(str(path.parent if kind == "ai-session" else path))
     assert not [f for f in report.findings if f.code in ("nul-byte", "yaml-syntax")]
 
@@ -403,7 +407,7 @@ def test_lost_state_is_made_from_the_other_files_and_inferences_are_reported(
 ) -> None:
     fill(project)
     (project / STATE).write_bytes(b"")
-    case = examined(stay, (project / STATE).parent)
+    case = examine(stay, (project / STATE).parent)
     assert any("began_at" in line for line in case.inferred)
     assert any("model" in line for line in case.inferred)
     stay.files.recover(str((project / STATE).parent), fix=True)
@@ -436,15 +440,15 @@ def test_damaged_session_is_recovered_by_the_path_of_any_of_its_files(
     stay: Forestay, project: Path, named: str, damaged: str, bound: bool
 ) -> None:
     if bound:
-        folder = main_file(a_session(stay), "ai-session").parent
+        folder = main_file(start_session(stay), "ai-session").parent
     else:
         fill(project, ["ai-session"])
         folder = (project / STATE).parent
     (folder / damaged).write_bytes(b"")
-    case = examined(stay, folder / named)
+    case = examine(stay, folder / named)
     assert case.rung == ("journal" if bound else "artifacts")
     stay.files.recover(str(folder / named), fix=True)
-    assert aside(folder / damaged) == [b""]
+    assert damaged_copies(folder / damaged) == [b""]
     assert stay.files.recover(str(folder)) is None
 
 
@@ -453,14 +457,14 @@ def test_damaged_session_is_recovered_by_the_path_of_any_of_its_files(
 def test_damaged_index_is_restored_with_all_sessions_around_it(
     stay: Forestay, project: Path, bound: bool, harm: str
 ) -> None:
-    ids = [_one_of_two(stay, project, f"Login {number}", bound=bound) for number in (1, 2)]
+    ids = [_start_ai_session(stay, project, f"Login {number}", bound=bound) for number in (1, 2)]
     index = project / INDEX
     index.write_text(harm)
     case = stay.files.recover(str(index), fix=True)
     assert case is not None and case.written == [str(index)]
     entries = yaml.safe_load(index.read_text())["active_features"]
     assert {(e["feature_id"], e["status"]) for e in entries} == {(id, "active") for id in ids}
-    assert aside(index) == [harm.encode()]
+    assert damaged_copies(index) == [harm.encode()]
     assert all(not report.findings for report in stay.files.check(str(index.parent)))
 
 
@@ -470,7 +474,7 @@ def test_damaged_index_is_restored_with_all_sessions_around_it(
 def test_recreated_index_has_the_status_of_our_sessions(
     stay: Forestay, project: Path, harm: str
 ) -> None:
-    _one_of_two(stay, project, "Login 1", bound=True)
+    _start_ai_session(stay, project, "Login 1", bound=True)
     over, paused = (stay.start(goal, formats=["ai-session"]) for goal in ("Login 2", "Login 3"))
     over.complete()
     paused.pause()
@@ -488,12 +492,12 @@ def test_recreated_index_has_the_status_of_our_sessions(
 def test_missing_index_is_restored_with_the_sessions_of_others(
     stay: Forestay, project: Path
 ) -> None:
-    _one_of_two(stay, project, "Login 1", bound=True)
+    _start_ai_session(stay, project, "Login 1", bound=True)
     index = yaml.safe_load((project / INDEX).read_text())
     index["active_features"].append({"feature_id": "other-2026-01-01", "status": "completed"})
     (project / INDEX).write_text(yaml.safe_dump(index))
     stay.current().note("seen")
-    _one_of_two(stay, project, "Login 2", bound=True)
+    _start_ai_session(stay, project, "Login 2", bound=True)
     (project / INDEX).unlink()
     stay.doctor(fix=True)
     listed = yaml.safe_load((project / INDEX).read_text())["active_features"]
@@ -505,13 +509,13 @@ def test_index_repaired_for_one_session_is_not_renamed_for_the_next(
     stay: Forestay, project: Path
 ) -> None:
     for number in (1, 2):
-        _one_of_two(stay, project, f"Login {number}", bound=True)
+        _start_ai_session(stay, project, f"Login {number}", bound=True)
     (project / INDEX).write_text("active_features: [")
     stay.doctor(fix=True)
-    assert aside(project / INDEX) == [b"active_features: ["]
+    assert damaged_copies(project / INDEX) == [b"active_features: ["]
 
 
-def _one_of_two(stay: Forestay, project: Path, goal: str, *, bound: bool) -> str:
+def _start_ai_session(stay: Forestay, project: Path, goal: str, *, bound: bool) -> str:
     session = stay.start(goal, formats=["ai-session"])
     (binding,) = session.files.list()
     if not bound:
@@ -522,14 +526,16 @@ def _one_of_two(stay: Forestay, project: Path, goal: str, *, bound: bool) -> str
 @pytest.mark.req("S0-85", "S0-86")
 @pytest.mark.parametrize("name", [STATE, STATE.replace("state", "implementation-plan"), INDEX])
 @pytest.mark.parametrize("text", ["null\n", "- 1\n", "7\n"])
-def test_file_without_content_is_recovered_as_an_empty_session(
+def test_file_that_is_no_mapping_is_recovered_and_its_bytes_are_set_aside(
     stay: Forestay, project: Path, name: str, text: str
 ) -> None:
     fill(project, kinds=["ai-session"])
     path = project / name
     path.write_text(text)
     case = stay.files.recover(str(path), fix=True)
-    assert case is not None and case.written == [str(path)] and aside(path) == [text.encode()]
+    assert (
+        case is not None and case.written == [str(path)] and damaged_copies(path) == [text.encode()]
+    )
     assert stay.files.recover(str(path)) is None and all(
         report.ok for report in stay.files.check(".ai-session")
     )
@@ -575,7 +581,7 @@ def test_missing_file_of_another_program_is_created_again(
     (path,) = project.rglob(gone)
     path.unlink()
     before = snapshot(project)
-    case = examined(stay, folder)
+    case = examine(stay, folder)
     assert case.missing == [str(path)] and not case.damaged and case.inferred
     assert snapshot(project) == before
     stay.files.recover(str(folder), fix=True)
@@ -593,7 +599,7 @@ def test_losses_are_reported_only_for_the_damaged_file(
     path = project / which
     torn = path.read_bytes().rpartition(b'"')[0]
     path.write_bytes(torn)
-    case = examined(stay, path)
+    case = examine(stay, path)
     name, last = path.name, torn.count(b"\n") + 1
     assert case.lost == [
         f"{name}: line {last} cannot be read",
@@ -637,7 +643,7 @@ def test_unreadable_file_leaves_the_choice_to_the_user(stay: Forestay, project: 
     fill(project)
     path = project / CRAFT
     path.write_bytes(b"\0" * 64)
-    case = examined(stay, path)
+    case = examine(stay, path)
     assert case.question is not None and case.rung == "user"
     assert case.question.recommended == "stop"
     with pytest.raises(Refused):
@@ -654,7 +660,7 @@ def test_conflict_is_never_resolved_without_the_user(stay: Forestay, project: Pa
     path.write_text(
         text.replace(line, f"<<<<<<< HEAD\n{line}=======\n{other}>>>>>>> theirs\n"),
     )
-    case = examined(stay, path)
+    case = examine(stay, path)
     assert case.question is not None
     assert [choice.id for choice in case.question.choices] == ["first", "second", "stop"]
     with pytest.raises(Refused):
@@ -662,7 +668,7 @@ def test_conflict_is_never_resolved_without_the_user(stay: Forestay, project: Pa
     conflicted = path.read_bytes()
     stay.files.recover(str(path), fix=True, choose="second")
     assert path.read_text() == text.replace(line, other)
-    assert aside(path) == [conflicted]
+    assert damaged_copies(path) == [conflicted]
 
 
 def test_chosen_side_of_a_conflict_has_its_original_bytes(stay: Forestay, project: Path) -> None:
@@ -674,7 +680,7 @@ def test_chosen_side_of_a_conflict_has_its_original_bytes(stay: Forestay, projec
     both = b"<<<<<<< HEAD\r\n%b||||||| base\r\n%b=======\r\n%b>>>>>>> b\r\n"
     path.write_bytes(text.replace(line, both % (ours, line, theirs)))
     for choose, mine in (("first", ours), ("second", theirs)):
-        assert examined(stay, path, choose).writes == {str(path): text.replace(line, mine)}
+        assert examine(stay, path, choose).writes == {str(path): text.replace(line, mine)}
 
 
 def test_large_file_of_backslashes_is_examined_quickly() -> None:
@@ -694,7 +700,7 @@ def test_question_is_asked_about_an_essay_too_large_to_be_read(
     path = project / ESSAY
     with path.open("wb") as file:
         file.truncate(1 << 30)
-    case = examined(stay, path)
+    case = examine(stay, path)
     assert (case.rung, case.message) == (
         "user",
         "Session state could not be automatically recovered.",
@@ -705,18 +711,18 @@ def test_question_is_asked_about_an_essay_too_large_to_be_read(
     assert kept.stat().st_size == 1 << 30
 
 
-@pytest.mark.parametrize("beside", [True, False])
+@pytest.mark.parametrize("has_original", [True, False])
 def test_damaged_essay_under_another_file_name_is_recovered(
-    stay: Forestay, project: Path, beside: bool
+    stay: Forestay, project: Path, has_original: bool
 ) -> None:
     fill(project, kinds=["essay"])
     path = project / ESSAY
     copy = path.with_name("copy.yaml")
     whole = path.read_text()
     copy.write_text(whole.replace("essay-", "essay-0", 1) + "x: [\n")
-    if not beside:
+    if not has_original:
         path.unlink()
-    case = examined(stay, copy, choose="stage-1")
+    case = examine(stay, copy, choose="stage-1")
     assert whole.splitlines()[0].replace("essay-", "essay-0") in case.writes[str(copy)].decode()
 
 
@@ -746,7 +752,7 @@ def test_level_1_uses_the_backup(stay: Forestay, essay: Path) -> None:
     message = "Session state recovered from backup. Last state update may be lost."
     assert case.message == message
     assert essay.read_bytes() == backup.read_bytes()
-    assert aside(essay) == [b"stages: ["]
+    assert damaged_copies(essay) == [b"stages: ["]
 
 
 @pytest.mark.req("S3-92")
@@ -761,7 +767,9 @@ def test_damaged_backup_is_not_rebuilt_from_other_files(stay: Forestay, essay: P
 
 @pytest.mark.req("S3-96")
 @pytest.mark.parametrize("is_gone", [True, False])
-def test_path_of_a_backup_names_its_essay(stay: Forestay, essay: Path, is_gone: bool) -> None:
+def test_essay_is_recovered_by_the_path_of_its_backup(
+    stay: Forestay, essay: Path, is_gone: bool
+) -> None:
     good = essay.read_bytes()
     backup = essay.with_name("session-state.yaml.bak")
     backup.write_bytes(good)
@@ -772,7 +780,9 @@ def test_path_of_a_backup_names_its_essay(stay: Forestay, essay: Path, is_gone: 
 
 
 @pytest.mark.req("S3-94", "S3-96", "S3-97")
-def test_truncated_essay_state_that_can_be_parsed_is_recovered(stay: Forestay, essay: Path) -> None:
+def test_truncated_essay_state_that_can_be_parsed_is_recovered_from_the_backup(
+    stay: Forestay, essay: Path
+) -> None:
     backup = essay.with_name("session-state.yaml.bak")
     backup.write_bytes(essay.read_bytes())
     torn = essay.read_bytes().partition(b"  stage_3:\n")[0] + b"  stage_3"
@@ -781,7 +791,7 @@ def test_truncated_essay_state_that_can_be_parsed_is_recovered(stay: Forestay, e
     case = stay.files.recover(str(essay.parent), fix=True)
     assert case is not None and case.rung == "backup"
     assert case.what.endswith("it breaks off before `stages.stage_3.status`")
-    assert essay.read_bytes() == backup.read_bytes() and aside(essay) == [torn + b":"]
+    assert essay.read_bytes() == backup.read_bytes() and damaged_copies(essay) == [torn + b":"]
 
 
 @pytest.mark.req("S3-94", "S3-96")
@@ -832,7 +842,7 @@ def test_level_2_uses_the_artifacts(stay: Forestay, essay: Path) -> None:
 def test_level_3_asks_where_to_resume_and_resumes_there(stay: Forestay, essay: Path) -> None:
     essay.write_text("stages: [")
     essay.with_name("notes.md").write_text("some notes")
-    case = examined(stay, essay.parent)
+    case = examine(stay, essay.parent)
     assert case.rung == "user" and case.question is not None
     assert case.message == "Session state could not be automatically recovered."
     assert case.question.text == "Where do you want to resume?"
@@ -854,7 +864,7 @@ def test_level_3_asks_where_to_resume_and_resumes_there(stay: Forestay, essay: P
 def test_essay_without_a_state_is_found_by_its_stage_files(stay: Forestay, essay: Path) -> None:
     essay.unlink()
     essay.with_name("stage-1-thesis.md").write_text("## Thesis Statement\n\nCats.\n")
-    case = examined(stay, essay.parent)
+    case = examine(stay, essay.parent)
     assert (case.rung, case.format) == ("artifacts", "essay")
     stay.files.recover(str(essay.parent), fix=True)
     assert essay.is_file()
@@ -870,7 +880,7 @@ def test_damaged_orchestrator_file_gives_the_menu_as_data_and_as_text(
     fill(project, kinds=["orchestrator"])
     path = project / ORCHESTRATOR
     path.write_bytes(path.read_bytes()[:400])
-    case = examined(stay, path)
+    case = examine(stay, path)
     assert case.question is not None
     assert [choice.id for choice in case.question.choices] == ["fresh", "history", "manual"]
     assert case.question.recommended == "manual"
@@ -885,14 +895,14 @@ def test_damaged_orchestrator_file_gives_the_menu_as_data_and_as_text(
     assert lines[-1] == "Which would you prefer?"
 
 
-def test_unneeded_choice_is_reported(stay: Forestay, project: Path) -> None:
+def test_unknown_choice_is_refused_with_the_valid_ones(stay: Forestay, project: Path) -> None:
     fill(project, kinds=["orchestrator"])
     path = project / ORCHESTRATOR
     path.write_bytes(b"{")
     with pytest.raises(InvalidInput, match="1 is not a choice") as reported:
         stay.files.recover(str(path), fix=True, choose="1")
     assert reported.value.why == "they are fresh, history, manual"
-    assert path.read_bytes() == b"{" and aside(path) == []
+    assert path.read_bytes() == b"{" and damaged_copies(path) == []
 
 
 @pytest.mark.req("S4-81")
@@ -905,7 +915,7 @@ def test_starting_fresh_keeps_the_old_file_under_the_announced_name(
     case = stay.files.recover(str(path), fix=True, choose="fresh")
     assert case is not None and not path.exists()
     assert [os.path.basename(kept) for kept in case.kept] == [p.name for p in path.parent.iterdir()]
-    assert aside(path) == [b"{"]
+    assert damaged_copies(path) == [b"{"]
     stay.files.orchestrator.new("Begin again")
     assert json.loads(path.read_text())["goal"] == "Begin again"
 
@@ -914,11 +924,11 @@ def test_file_that_cannot_be_recovered_can_be_moved_away(stay: Forestay, project
     path = project / ".craft/cache/orchestration-sessions/6f1c1a8e-0000-4000-8000-000000000000.json"
     path.parent.mkdir(parents=True)
     path.write_bytes(b'\0"teleportation"')
-    question = examined(stay, path).question
+    question = examine(stay, path).question
     assert question is not None and [c.id for c in question.choices] == ["fresh", "stop"]
     case = stay.files.recover(str(path), fix=True, choose="fresh")
     assert case is not None and case.kept and not path.exists()
-    assert aside(path) == [b'\0"teleportation"']
+    assert damaged_copies(path) == [b'\0"teleportation"']
 
 
 @pytest.mark.req("S4-83")
@@ -931,7 +941,7 @@ def test_manual_recovery_extracts_what_it_can(stay: Forestay, project: Path) -> 
     assert case is not None and case.written == [str(path)]
     assert json.loads(path.read_text())["goal"] == "Add login"
     assert json.loads(path.read_text())["session_id"] == json.loads(whole)["session_id"]
-    assert aside(path) == [whole[:-30]]
+    assert damaged_copies(path) == [whole[:-30]]
 
 
 def test_file_set_aside_never_gets_a_used_name(stay: Forestay, tmp_path: Path) -> None:
@@ -944,7 +954,7 @@ def test_file_set_aside_never_gets_a_used_name(stay: Forestay, tmp_path: Path) -
 
 
 def test_doctor_reports_damaged_files_of_other_programs(stay: Forestay, project: Path) -> None:
-    session = a_session(stay)
+    session = start_session(stay)
     torn = main_file(session, "craft").parent / "78aa125f-1942-44a3-ac4b-74554722700a.json"
     torn.write_bytes(TORN)
     before = snapshot(project)
@@ -976,7 +986,9 @@ def test_doctor_reports_unreadable_essays_that_are_not_adopted(
     assert not [each for each in stay.doctor().left if each.code == "file-damaged"]
 
 
-def test_doctor_reports_faulty_files_in_the_words_of_check(stay: Forestay, project: Path) -> None:
+def test_doctor_reports_faulty_files_with_the_messages_of_check(
+    stay: Forestay, project: Path
+) -> None:
     fill(project, kinds=["orchestrator", "ai-session"])
     current, log = project / ORCHESTRATOR, project / LOG
     current.write_text(current.read_text().replace('"schema_version"', '"version"'))
@@ -990,7 +1002,7 @@ def test_doctor_reports_faulty_files_in_the_words_of_check(stay: Forestay, proje
     assert "history.jsonl: invalid JSON" in reported[str(project / STATE)].why
 
 
-def test_many_faulty_files_in_one_place_are_reported_in_one_line(
+def test_faulty_files_in_one_folder_are_one_finding_of_doctor(
     stay: Forestay, project: Path
 ) -> None:
     fill(project, kinds=["craft"])
@@ -1006,7 +1018,7 @@ def test_many_faulty_files_in_one_place_are_reported_in_one_line(
 
 
 @pytest.mark.parametrize("most", [1, 2])
-def test_doctor_reports_where_it_did_not_search(
+def test_doctor_reports_the_folder_that_it_did_not_search_to_the_end(
     stay: Forestay, project: Path, most: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fill(project, kinds=["craft"])
@@ -1041,14 +1053,14 @@ def test_damaged_index_affects_no_intact_file(stay: Forestay, project: Path) -> 
     (folder / "implementation-plan.yaml").write_text(FOLDED)
     index = project / INDEX
     index.write_text("active_features:\n- feature_id: login-2026-01-31\n  bad: [\n")
-    case = examined(stay, folder)
+    case = examine(stay, folder)
     assert case.what.startswith(str(index)) and case.damaged == [str(index)] and case.lost == []
     (one,) = stay.files.adopt(str(project))
     shown = stay.session(one.session).status()
     assert (shown.goal, shown.as_json()["steps"]["total"]) == ("Add login", 1)
 
 
-# -- killed while it repairs -------------------------------------------------------------------
+# -- killed during a repair --------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("kind", MAIN)

@@ -76,7 +76,7 @@ def test_files_of_a_new_session_are_written_in_the_specified_order(
 
 
 @pytest.mark.req("S0-10", "S0-11", "S0-12", "S0-13", "S0-14", "S0-15", "S0-16", "S0-17")
-def test_new_session_is_in_the_place_of_the_contract(make: Make) -> None:
+def test_new_session_has_the_folders_and_files_of_the_contract(make: Make) -> None:
     project = make(AI_SESSION)
     root, own = project.folder / ".ai-session", project.folder / ".ai-session" / ID
     assert {path.name for path in root.iterdir()} == {ID, "active-features.yaml", "README.md"}
@@ -141,7 +141,7 @@ def test_every_event_updates_the_time_of_the_last_change(make: Make) -> None:
 
 
 @pytest.mark.req("S0-62", "S0-63", "S0-64")
-def test_completed_session_is_marked_and_keeps_all_its_files(make: Make) -> None:
+def test_completed_session_is_marked_in_the_index_and_all_its_files_stay(make: Make) -> None:
     project = make(AI_SESSION)
     project.session.record.command("pytest")
     before = everything(project.folder)
@@ -212,7 +212,7 @@ def _full(fd: int, data: bytes) -> None:
 
 HOLD = """
 import fcntl, sys, time
-file = open(sys.argv[1], "rb")  # no writer: who writes is waited for without a lock, too
+file = open(sys.argv[1], "rb")  # for reading: we wait for open writers even without a lock
 fcntl.flock(file, getattr(fcntl, sys.argv[2]))
 print("held", flush=True)
 time.sleep(float(sys.argv[3]))
@@ -221,7 +221,7 @@ time.sleep(float(sys.argv[3]))
 
 @contextmanager
 def held(path: Path, seconds: float, how: str = "LOCK_EX") -> Iterator[None]:
-    """Another process holds a file locked."""
+    """Lock a file in another process."""
     command = [sys.executable, "-c", HOLD, str(path), how, str(seconds)]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
     assert process.stdout is not None and process.stdout.readline() == "held\n"
@@ -303,7 +303,7 @@ def test_lock_by_creating_the_file_is_respected(make: Make) -> None:
         while not lock.exists() or not lock.read_text():
             time.sleep(0.01)
         project.session.tasks.add("First", id="t1")
-        assert not lock.exists(), "the program took its lock away, and we ours"
+        assert not lock.exists(), "both locks are removed"
     assert project.notices == [] and "t1" in project.ai("implementation-plan.yaml").read_text()
 
 
@@ -328,7 +328,7 @@ def test_lock_of_a_dead_process_is_reported_at_once_and_not_removed(make: Make) 
 @pytest.mark.req("S0-65", "X0-5")
 @pytest.mark.parametrize("stated", [f"{os.getpid()}\n", "host-7:4711\n"], ids=["a number", "words"])
 def test_old_lock_is_reported_at_once_and_not_removed(make: Make, stated: str) -> None:
-    """After a crash another process may have the number of the one that made it."""
+    """After a crash another process may have the id of the process that made the lock."""
     project = make(AI_SESSION)
     lock, before = project.ai(".state.lock"), project.ai("state.yaml").read_bytes()
     lock.write_text(stated)
@@ -342,7 +342,7 @@ def test_old_lock_is_reported_at_once_and_not_removed(make: Make, stated: str) -
 
 @pytest.mark.req("S0-65")
 @pytest.mark.parametrize("stated", ["forestay 4194303\n", "forestay 1", "fore"])
-def test_lock_of_a_dead_process_of_ours_is_removed(make: Make, stated: str) -> None:
+def test_stale_or_torn_lock_of_ours_is_removed(make: Make, stated: str) -> None:
     project = make(AI_SESSION)
     lock = project.ai(".state.lock")
     lock.write_text(stated)
@@ -434,7 +434,7 @@ def test_files_that_git_tracks_are_written_only_at_pauses(make: Make, version: s
     assert [binding.quiet for binding in session.files.list()] == [True]
 
 
-def test_edits_of_a_tracked_file_are_absorbed(make: Make) -> None:
+def test_edits_of_a_tracked_file_are_absorbed_without_writing_it(make: Make) -> None:
     project = make("orchestrator", git=True)
     project.git("add", "-f", ".claude")
     session = project.again()
@@ -443,7 +443,7 @@ def test_edits_of_a_tracked_file_are_absorbed(make: Make) -> None:
     assert "Theirs" in project.titles() and project.place.read_bytes() == data
 
 
-def test_tracked_file_of_the_same_name_elsewhere_has_no_effect(make: Make) -> None:
+def test_tracked_file_of_the_same_name_elsewhere_delays_no_write(make: Make) -> None:
     project = make("orchestrator", git=True)
     other = project.folder / "example/.claude/orchestrator-session.json"
     other.parent.mkdir(parents=True)
@@ -475,7 +475,7 @@ def test_branch_switch_is_not_an_edit(make: Make) -> None:
 
 @pytest.fixture
 def essay(make: Make) -> tuple[Project, Path, Path]:
-    """A project with an essay, its state and the backup of it."""
+    """Return a project with an essay, the essay's state file and its backup."""
     project = make()
     root = project.folder / "essay"
     project.session.files.bind("essay", root=str(root))
@@ -495,7 +495,7 @@ def test_state_of_an_essay_is_written_in_three_steps(
     replace, swap = files.replace, swap_file._swap
 
     def replaced(path: str, data: bytes, mode: int = 0o600) -> None:
-        steps.append(("backup", _new(state), state.read_bytes()))
+        steps.append(("backup", _staged(state), state.read_bytes()))
         replace(path, data, mode)
 
     def swapped(aside: str, path: str) -> bool:
@@ -511,8 +511,8 @@ def test_state_of_an_essay_is_written_in_three_steps(
     assert after != before and leftovers(project.folder) == []
 
 
-def _new(state: Path) -> bytes:
-    """Return the staged files next to the state."""
+def _staged(state: Path) -> bytes:
+    """Return the content of the staged file next to the state."""
     (ready,) = [path for path in state.parent.iterdir() if path.name.endswith("-swap")]
     return ready.read_bytes()
 
@@ -539,7 +539,7 @@ def test_backup_of_an_essay_is_never_made_from_a_damaged_file(essay: Essay, brok
 
 
 @pytest.mark.req("S3-92")
-def test_backup_of_an_essay_is_the_last_version_of_another_program(essay: Essay) -> None:
+def test_edit_of_another_program_becomes_the_backup_of_an_essay(essay: Essay) -> None:
     project, _, backup = essay
     theirs = project.edit(lambda value: value.update(theirs="kept"))
     project.session.note("and on")
@@ -559,7 +559,7 @@ def test_full_disk_leaves_state_and_backup_of_an_essay_unchanged(
     assert leftovers(project.folder) == []
 
 
-def test_staged_file_that_was_never_exchanged_is_not_an_edit(make: Make) -> None:
+def test_staged_file_that_was_never_exchanged_is_removed_and_no_edit(make: Make) -> None:
     project = make("craft")
     ours = b'{"forgotten": true,' + project.place.read_bytes()[1:]
     aside = swap_file.stage(str(project.place), ours)
@@ -592,7 +592,7 @@ def test_restored_file_has_the_key_that_was_absorbed_last(make: Make) -> None:
     assert project.read(plan)["team"] == "blue"
 
 
-def test_retracted_event_is_removed_from_files_until_it_is_recorded_again(make: Make) -> None:
+def test_retracted_event_is_removed_from_files_until_the_retraction_is_undone(make: Make) -> None:
     project = make("craft", "orchestrator", "praxis")
     craft, orchestrator, praxis = (Path(b.place) for b in project.session.files.list())
     project.edit(lambda value: value["errors"].append("Theirs"), orchestrator)
@@ -622,7 +622,7 @@ def test_retracted_event_is_removed_from_files_until_it_is_recorded_again(make: 
 
 
 @pytest.mark.req("S3-146")
-def test_revision_is_logged_even_if_its_file_was_lost(make: Make) -> None:
+def test_revision_log_is_restored_with_its_lost_file(make: Make) -> None:
     project = make("essay")
     place = project.place
     text = place.read_text()
@@ -636,7 +636,7 @@ def test_revision_is_logged_even_if_its_file_was_lost(make: Make) -> None:
 
 
 @pytest.mark.req("S3-146")
-def test_revisions_logged_by_others_are_recognized_on_another_device(
+def test_revisions_logged_by_others_are_written_elsewhere_without_their_secret(
     make: Make, tmp_path: Path
 ) -> None:
     project = make("essay")
@@ -644,7 +644,7 @@ def test_revisions_logged_by_others_are_recognized_on_another_device(
     project.edit(lambda doc: doc["revision_history"].extend(_revisions(secret)))
     written = project.place.read_bytes()
     project.session.note("taken up")
-    assert project.read()["revision_history"] == _revisions(secret), "the file is theirs"
+    assert project.read()["revision_history"] == _revisions(secret), "values of other programs stay"
     pack = str(tmp_path / "all.fspack")
     project.session.export(pack)
     with project.opened("elsewhere", cwd=tmp_path) as elsewhere:
@@ -689,7 +689,7 @@ def test_reworded_revision_is_not_recorded_again(make: Make, key: str, value: st
 
 
 @pytest.mark.req("S0-76", "S0-86")
-def test_invalid_rendering_is_not_restored(make: Make) -> None:
+def test_restored_file_does_not_contain_an_invalid_model(make: Make) -> None:
     project = make(AI_SESSION)
     state = project.ai("state.yaml")
     state.write_text(state.read_text().replace('"sonnet"', '"another"'))
@@ -701,7 +701,7 @@ def test_invalid_rendering_is_not_restored(make: Make) -> None:
 
 
 @pytest.mark.parametrize("format_id", ["craft", "orchestrator"])
-def test_retracted_figure_is_removed_from_the_file(make: Make, format_id: str) -> None:
+def test_retracted_token_count_is_removed_from_the_file(make: Make, format_id: str) -> None:
     project = make(format_id)
     project.session.agents.start("code-1", type="code")
     before = project.read()

@@ -25,7 +25,7 @@ COMPAT = "## The names that the documents give"
 SHARED = {*WITH_VALUE, *FLAGS}
 OF_THE_LINE = ("config completion", "help", "mcp")
 
-# Options that the library spells otherwise: what they are called there.
+# Options that have another name in the library.
 SPELLED = {
     "--no-tools": "tools=False",
     "-n": "limit",
@@ -56,7 +56,7 @@ INSTEAD = {
     "SESSION": "the session itself: `stay.session(ID)`",
     "session use SESSION": "`text`",
     "verify SESSION": "`stay.session(ID).verify()`",
-    "--yes": "nobody is asked",
+    "--yes": "methods never ask",
     "--strict": '`"drifted" in briefing.attention`',
     "--follow": "`Session.wait`",
     "record attribute --text": "a `str`",
@@ -154,7 +154,7 @@ def otherwise(command: str, method: Callable[..., Any]) -> dict[str, str]:
 
 
 def table() -> str:
-    rows = ["| command | method | spelled otherwise |", "|---|---|---|"]
+    rows = ["| command | method | different names |", "|---|---|---|"]
     for command, (name, method) in verbs().items():
         said: dict[str, list[str]] = {}
         for typed, how in otherwise(command, method).items():

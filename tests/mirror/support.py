@@ -38,7 +38,7 @@ class Ticking(Clock):
         return self._now
 
     def turn(self, by: int) -> None:
-        """Somebody sets the clock."""
+        """Set the clock forward, or back for a negative number of milliseconds."""
         self._now += by
 
 
@@ -75,7 +75,7 @@ class Project:
         )
 
     def again(self) -> Session:
-        """The session as another process sees it."""
+        """Close the home and return the session from a new one, as another process does."""
         self.home.close()
         self.home = self.opened()
         self.session = self.home.session(self.session.id)
@@ -91,7 +91,7 @@ class Project:
 
     @property
     def place(self) -> Path:
-        """The main file of the only binding."""
+        """Return the main file of the only binding."""
         (binding,) = self.session.files.list()
         return Path(binding.place)
 
@@ -112,7 +112,7 @@ class Project:
         return yaml.safe_load(text) if path.suffix == ".yaml" else json.loads(text)
 
     def edit(self, change: Callable[[Any], object], path: Path | None = None) -> bytes:
-        """What another program does: read, change, write the whole; returns what it wrote."""
+        """Read, change and write a whole file, as another program does; return the bytes."""
         path = path or self.place
         value = self.read(path)
         change(value)
@@ -164,7 +164,7 @@ def around_exchanges(patch: pytest.MonkeyPatch, turn: Callable[[], None]) -> Non
 
 
 def everything(folder: Path) -> dict[str, tuple[bytes, int, int]]:
-    """Every file below a folder: bytes, time of change, inode."""
+    """Return bytes, time of change and inode of every file below a folder."""
     return {str(p.relative_to(folder)): (p.read_bytes(), *_times(p)) for p in plain_files(folder)}
 
 
@@ -195,11 +195,11 @@ def recorded(log: Path) -> list[str]:
 
 @contextmanager
 def as_nobody(base: Path, *, own: bool = True) -> Iterator[None]:
-    """Be a user whom permissions concern, and whose all is below `base`."""
+    """Run as a user without the rights of root, who owns everything below `base`."""
     if os.geteuid() != 0:
         yield
         return
-    # Where only root may read the program, nothing more could be loaded then.
+    # If only root may read the program, no module can be loaded later.
     for module in pkgutil.walk_packages(forestay.__path__, "forestay."):
         if not module.name.startswith(("forestay.mcp", "forestay.testing")):
             import_module(module.name)

@@ -1,4 +1,4 @@
-"""Files are written after the event that they show, and a crash in between is made good."""
+"""Files are written after the event, and the next command writes them after a crash."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def test_process_that_dies_after_the_event_leaves_files_that_the_next_command_wr
     assert project.edits() == [] and leftovers(project.folder) == []
 
 
-def test_process_that_dies_before_it_stages_leaves_files_that_the_next_command_writes(
+def test_failure_before_staging_leaves_files_that_the_next_command_writes(
     make: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     project = ready(make, "orchestrator")
@@ -56,19 +56,19 @@ def test_process_that_dies_before_it_stages_leaves_files_that_the_next_command_w
     assert "Second" in project.place.read_text() and project.edits() == []
 
 
-def test_event_is_recorded_while_another_process_holds_the_folder(
+def test_event_is_recorded_while_another_process_locks_the_folder(
     make: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     project = ready(make, "orchestrator")
     recorded: list[list[str]] = []
     write = Mirror.write
 
-    def look(self: Mirror, session: str, **how: Any) -> list[str]:
+    def release_and_write(self: Mirror, session: str, **how: Any) -> list[str]:
         recorded.append(project.titles())
         held.__exit__()
         return write(self, session, **how)
 
-    monkeypatch.setattr(Mirror, "write", look)
+    monkeypatch.setattr(Mirror, "write", release_and_write)
     held = files.locked(str(project.place.parent))
     held.__enter__()
     project.session.tasks.add("Second", id="t2")
@@ -98,24 +98,24 @@ def test_format_that_another_process_binds_during_an_event_is_written_too(
     assert project.edits() == []
 
 
-def _git_begins(project: Project) -> None:
+def _begin_merge(project: Project) -> None:
     (project.folder / ".git" / "MERGE_HEAD").write_text("0" * 40)
 
 
-def _root_is_elsewhere(project: Project) -> None:
-    _leads_away(project.folder / ".ai-session", project.base / "outside")
+def _replace_root_by_link(project: Project) -> None:
+    _replace_by_link(project.folder / ".ai-session", project.base / "outside")
 
 
-def _folder_is_elsewhere(project: Project) -> None:
-    _leads_away(project.folder / ".ai-session" / ID, project.base / "outside")
+def _replace_folder_by_link(project: Project) -> None:
+    _replace_by_link(project.folder / ".ai-session" / ID, project.base / "outside")
 
 
-def _leads_away(path: Path, to: Path) -> None:
+def _replace_by_link(path: Path, to: Path) -> None:
     path.rename(to)
     path.symlink_to(to)
 
 
-@pytest.mark.parametrize("begins", [_git_begins, _root_is_elsewhere, _folder_is_elsewhere])
+@pytest.mark.parametrize("begins", [_begin_merge, _replace_root_by_link, _replace_folder_by_link])
 def test_git_or_a_link_that_appears_during_an_event_suspends_the_files(
     make: Make, monkeypatch: pytest.MonkeyPatch, begins: Callable[[Project], None]
 ) -> None:

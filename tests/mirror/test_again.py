@@ -1,4 +1,4 @@
-"""A process that writes on writes what one that knows nothing would write."""
+"""Every process writes the same files, and stored renderings can be read again."""
 
 from __future__ import annotations
 
@@ -39,12 +39,12 @@ def bytes_of(project: Project) -> dict[str, bytes]:
     return {name: data for name, data in inside.items() if ".state.lock" not in name}
 
 
-def test_long_running_process_writes_the_same_files_as_a_new_one(make: Make) -> None:
+def test_forced_write_by_a_new_process_changes_no_file(make: Make) -> None:
     project = make(*FORMATS)
     for number, act in enumerate(list(ACTS.values()) * 3):
         act(project.session, number)
         before = bytes_of(project)
-        # A forced write without any cache changes nothing.
+        # The new process has no cache.
         project.again()
         mirror_of(project.home.context).write(project.session.id, force=True)
         assert bytes_of(project) == before
@@ -92,10 +92,10 @@ def test_two_bindings_in_one_folder_are_both_updated(make: Make) -> None:
     assert project.edits() == [] and project.notices == []
 
 
-# -- what is remembered ------------------------------------------------------------------------
+# -- stored renderings -------------------------------------------------------------------------
 
 
-def remembered(bound: Bindings, binding: Binding, *versions: bytes) -> None:
+def store_renderings(bound: Bindings, binding: Binding, *versions: bytes) -> None:
     for data in versions:
         bound.rendered([(binding, [("f", data.hex()[:64], len(data), data)], 1)])
 
@@ -115,7 +115,7 @@ def test_every_stored_rendering_can_be_read(bound: tuple[Bindings, Binding]) -> 
     versions = [text % (number**5) for number in range(3 * KEPT)]
     versions += [b"", b"x", b"start", text % 1, b"start" * 7]
     for at, data in enumerate(versions):
-        remembered(store, binding, data)
+        store_renderings(store, binding, data)
         wanted = [each for each in versions[: at + 1] if each][: -KEPT - 1 : -1]
         stated = store.contents(binding, "f")
         assert stated[: len(wanted)][:8] == wanted[:8] and set(stated) <= set(versions)
@@ -124,11 +124,11 @@ def test_every_stored_rendering_can_be_read(bound: tuple[Bindings, Binding]) -> 
 
 def test_rendering_whose_base_is_gone_is_not_returned(bound: tuple[Bindings, Binding]) -> None:
     store, binding = bound
-    remembered(store, binding, b"one " * 50, b"one " * 49 + b"two")
+    store_renderings(store, binding, b"one " * 50, b"one " * 49 + b"two")
     store._tables.write(lambda connection: connection.execute("DELETE FROM rendering"))
     other = Bindings(store._tables)
-    remembered(other, binding, b"another " * 50)
-    remembered(store, binding, b"one " * 50)
+    store_renderings(other, binding, b"another " * 50)
+    store_renderings(store, binding, b"one " * 50)
     assert store.contents(binding, "f") == [b"one " * 50, b"another " * 50]
 
 
@@ -136,7 +136,7 @@ def test_newest_rendering_can_be_read_alone(bound: tuple[Bindings, Binding]) -> 
     store, binding = bound
     assert store.last_content(binding, "f") == b""
     for data in (b"one " * 50, b"one " * 49 + b"two", b"", b"three"):
-        remembered(store, binding, data)
+        store_renderings(store, binding, data)
         assert store.last_content(binding, "f") == data
         assert Bindings(store._tables).last_content(binding, "f") == data
 

@@ -1,4 +1,4 @@
-"""Files of aiterm for sessions that run: shown with their conflicts; dead ones are archived."""
+"""Sessions in the files of aiterm are listed with their conflicts; dead ones are archived."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ STARTED = "2025-12-27T10:00:00Z"
 
 @pytest.fixture
 def dead() -> int:
-    """The number of a process that is gone."""
+    """Return the id of a process that has ended."""
     child = subprocess.Popen([sys.executable, "-c", ""])
     child.wait()
     return child.pid
 
 
-def put(folder: Path, id: str, pid: object, path: str = "/work", **more: Any) -> Path:
+def write_live(folder: Path, id: str, pid: object, path: str = "/work", **more: Any) -> Path:
     file = folder / "active" / f"{id}.json"
     file.parent.mkdir(parents=True, exist_ok=True)
     known = {"session_id": id, "project": "p", "path": path, "git_branch": "main"}
@@ -38,8 +38,8 @@ def put(folder: Path, id: str, pid: object, path: str = "/work", **more: Any) ->
 
 @pytest.mark.req("X4-8")
 def test_live_sessions_show_whether_their_process_runs(tmp_path: Path, dead: int) -> None:
-    put(tmp_path, "a", os.getpid())
-    put(tmp_path, "b", dead)
+    write_live(tmp_path, "a", os.getpid())
+    write_live(tmp_path, "b", dead)
     one, two = aiterm.list_live(str(tmp_path))
     assert (one.session_id, one.task, one.git_branch, one.alive) == ("a", "Fix it", "main", True)
     assert (two.session_id, two.alive) == ("b", False)
@@ -47,17 +47,20 @@ def test_live_sessions_show_whether_their_process_runs(tmp_path: Path, dead: int
 
 @pytest.mark.req("X4-8")
 def test_two_live_sessions_on_one_path_conflict(tmp_path: Path, dead: int) -> None:
-    put(tmp_path, "a", os.getpid(), str(tmp_path))
-    put(tmp_path, "b", os.getppid(), f"{tmp_path}/.")
-    put(tmp_path, "c", dead, str(tmp_path))
-    put(tmp_path, "d", os.getpid(), "/elsewhere")
+    write_live(tmp_path, "a", os.getpid(), str(tmp_path))
+    write_live(tmp_path, "b", os.getppid(), f"{tmp_path}/.")
+    write_live(tmp_path, "c", dead, str(tmp_path))
+    write_live(tmp_path, "d", os.getpid(), "/elsewhere")
     conflicts = {one.session_id: one.conflicts for one in aiterm.list_live(str(tmp_path))}
     assert conflicts == {"a": ["b"], "b": ["a"], "c": [], "d": []}
 
 
 @pytest.mark.req("X4-8")
 def test_prune_moves_dead_sessions_into_the_history_of_the_day(tmp_path: Path, dead: int) -> None:
-    alive, gone = put(tmp_path, "a", os.getpid()), put(tmp_path, "b", dead, mine={"kept": 1})
+    alive, gone = (
+        write_live(tmp_path, "a", os.getpid()),
+        write_live(tmp_path, "b", dead, mine={"kept": 1}),
+    )
     before = json.loads(gone.read_text())
     aiterm.prune(str(tmp_path), FakeClock(1_766_834_400_000))
     kept = tmp_path / "history" / "2025-12-27" / "b.json"
@@ -70,7 +73,7 @@ def test_prune_moves_dead_sessions_into_the_history_of_the_day(tmp_path: Path, d
 
 
 def test_prune_overwrites_nothing_in_the_history(tmp_path: Path, dead: int) -> None:
-    file = put(tmp_path, "b", dead)
+    file = write_live(tmp_path, "b", dead)
     kept = tmp_path / "history" / "2025-12-27" / "b.json"
     kept.parent.mkdir(parents=True)
     kept.write_text("older")
@@ -80,7 +83,7 @@ def test_prune_overwrites_nothing_in_the_history(tmp_path: Path, dead: int) -> N
 
 @pytest.mark.parametrize("data", [b"", b"{", b"[]", b"{}", b"\xff", b'{"session_id": 3}'])
 def test_unreadable_file_is_reported_and_unchanged(tmp_path: Path, data: bytes) -> None:
-    file = put(tmp_path, "odd", 1)
+    file = write_live(tmp_path, "odd", 1)
     file.write_bytes(data)
     (one,) = aiterm.prune(str(tmp_path), FakeClock())
     assert one.session_id == "odd" and one.problem and file.read_bytes() == data
@@ -88,21 +91,23 @@ def test_unreadable_file_is_reported_and_unchanged(tmp_path: Path, data: bytes) 
 
 @pytest.mark.parametrize("pid", [None, True, "12", -1, 0, 2**70])
 def test_invalid_pid_is_not_alive(tmp_path: Path, pid: object) -> None:
-    put(tmp_path, "a", pid)
+    write_live(tmp_path, "a", pid)
     (one,) = aiterm.list_live(str(tmp_path))
     assert not one.alive
 
 
 @pytest.mark.req("X4-8")
 def test_default_folder_is_below_the_users_home(tmp_path: Path) -> None:
-    put(Path(os.environ["HOME"]) / ".claude" / "sessions", "a", os.getpid())
+    write_live(Path(os.environ["HOME"]) / ".claude" / "sessions", "a", os.getpid())
     with forestay.open(str(tmp_path / "hold")) as stay:
         assert [one.session_id for one in stay.files.live()] == ["a"]
 
 
 @pytest.mark.parametrize("prune", [False, True])
-def test_secrets_of_live_sessions_are_not_repeated(tmp_path: Path, dead: int, prune: bool) -> None:
-    file = put(tmp_path / "live", "a", dead, task=f"use {TOKEN}", git_branch=TOKEN)
+def test_secrets_of_live_sessions_are_redacted_and_stay_in_the_file(
+    tmp_path: Path, dead: int, prune: bool
+) -> None:
+    file = write_live(tmp_path / "live", "a", dead, task=f"use {TOKEN}", git_branch=TOKEN)
     before = json.loads(file.read_text())
     with forestay.open(str(tmp_path / "hold")) as stay:
         (one,) = stay.files.live(str(tmp_path / "live"), prune=prune)

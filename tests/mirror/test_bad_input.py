@@ -87,7 +87,7 @@ def five(make: Make) -> Five:
 
 
 def around(five: Five) -> dict[str, bytes]:
-    """Every file that no session has to do with."""
+    """Return every file outside the folders of the session and the home."""
     mine = {path.parent for path in five.places.values()}
     found = (path for path in five.project.base.rglob("*") if path.is_file())
     return {
@@ -147,7 +147,7 @@ ODD = (_folder, _pipe, _link, _dead_link, _gigabyte)
 
 
 @pytest.mark.parametrize("odd", ODD)
-def test_irregular_file_in_our_place_is_left_alone(
+def test_irregular_or_huge_file_in_our_place_is_left_alone(
     five: Five, odd: Callable[[Path, Path], None]
 ) -> None:
     outside = five.project.base / "outside"
@@ -163,7 +163,7 @@ def test_irregular_file_in_our_place_is_left_alone(
 
 
 @pytest.mark.parametrize("version", ["99", "99.0.0"])
-def test_file_of_version_99_is_never_changed(five: Five, version: str) -> None:
+def test_files_of_an_unsupported_version_are_never_changed(five: Five, version: str) -> None:
     ours = {"craft": b'"1.0.0"', "orchestrator": b'"1.0"', "ai-session": b'"1.0"'}
     theirs = {
         kind: data.replace(ours[kind], f'"{version}"'.encode(), 1) if kind in ours else data
@@ -224,7 +224,7 @@ def test_switching_branches_is_not_an_edit_in_any_format(make: Make) -> None:
 
 # -- other writers ---------------------------------------------------------------------------------
 
-# One change in a format's own words, and the kind of event by which it arrives.
+# The file, one change in it, and the kind of the event that records the change.
 THEIRS: dict[str, tuple[str, Callable[[Any], object], str]] = {
     "ai-session": (
         "implementation-plan.yaml",
@@ -312,7 +312,9 @@ def test_largest_allowed_edit_is_absorbed_quickly(make: Make, kind: str, grown: 
 
 @pytest.mark.parametrize("kind", ["orchestrator", "craft"])
 @pytest.mark.parametrize("too_many", [False, True])
-def test_edit_with_too_many_elements_is_left_alone(make: Make, kind: str, too_many: bool) -> None:
+def test_edit_is_left_alone_only_if_it_has_too_many_elements(
+    make: Make, kind: str, too_many: bool
+) -> None:
     project = make(kind)
     tasks = [f"task {n}" for n in range(THINGS + 1 if too_many else THINGS // 2)]
     edited = json.dumps(project.read(project.place) | {"pending_tasks": tasks}, indent=2).encode()

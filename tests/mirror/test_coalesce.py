@@ -24,7 +24,7 @@ PLACE = f"{REGISTRY['orchestrator'][1]}/{CURRENT}"
 
 @pytest.fixture
 def writes(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """Write files as users have it, and return the sessions whose files were written."""
+    """Coalesce writes as in production; return a list of the sessions that were written."""
     found: list[str] = []
     write = Mirror.write
 
@@ -77,7 +77,7 @@ def test_close_writes_the_files(project: Project, writes: list[str]) -> None:
     assert project.edits() == []
 
 
-def test_files_are_written_before_we_read_them(project: Project) -> None:
+def test_listing_the_files_writes_pending_changes_first(project: Project) -> None:
     project.session.tasks.add("First", id="t1")
     project.session.tasks.add("Second", id="t2")
     assert project.session.files.list()[0].suspended == ""
@@ -98,7 +98,7 @@ def test_edit_of_a_file_that_lags_is_absorbed_and_undoes_nothing(project: Projec
 def test_killed_process_leaves_files_that_the_next_one_writes(project: Project) -> None:
     project.session.tasks.add("First", id="t1")
     project.session.tasks.add("Second", id="t2")
-    # Killed here: nothing is closed, and what is to be written is known from the journal alone.
+    # Killed here: nothing is closed, and only the journal has the second task.
     project.home = project.opened()
     assert "Second" not in file_of(project)
     project.home.session(project.session.id).note("next")
@@ -122,7 +122,7 @@ def compact(session: Session) -> object:
 
 
 @pytest.mark.parametrize("act", [pause, complete, abort, compact])
-def test_call_writes_the_files_before_it_returns(
+def test_pause_end_and_compaction_write_the_files_before_they_return(
     act: Callable[[Session], object], project: Project, writes: list[str]
 ) -> None:
     project.session.note("first")
@@ -132,7 +132,7 @@ def test_call_writes_the_files_before_it_returns(
     assert len(writes) >= 2
 
 
-def test_compat_functions_write_first_and_a_stale_copy_undoes_nothing(
+def test_save_session_writes_the_files_and_a_stale_copy_undoes_nothing(
     project: Project, writes: list[str]
 ) -> None:
     project.session.tasks.add("First", id="t1")

@@ -1,4 +1,4 @@
-"""Forgetting while another program writes to the very files: nothing of it is lost."""
+"""Forgetting removes our text from files, and nothing that another program writes."""
 
 from __future__ import annotations
 
@@ -68,8 +68,8 @@ def test_two_edits_during_a_removal_both_stay(make: Make, monkeypatch: pytest.Mo
 
     monkeypatch.setattr(erase, "_digest", edited)
     assert mirror.remove(mirror.owned(project.session.id)) == ([], [str(place)])
-    beside = [path.read_text() for path in place.parent.iterdir() if path != place]
-    assert place.read_text() == "second" and beside == ["first"]
+    renamed = [path.read_text() for path in place.parent.iterdir() if path != place]
+    assert place.read_text() == "second" and renamed == ["first"]
 
 
 def test_lines_added_while_we_remove_others_stay(make: Make) -> None:
@@ -104,7 +104,9 @@ def test_index_entry_added_during_a_removal_stays(
     assert ID not in index.read_text() and index.read_text().count("other-") == 2
 
 
-def test_file_changed_during_its_removal_stays(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_file_replaced_during_its_removal_stays(
+    make: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
     project = make("craft")
     place, rename = project.place, os.rename
     known = {erase._digest(str(place))}
@@ -174,10 +176,10 @@ def test_forgotten_text_does_not_return_after_a_crash_during_forgetting(
     project.session.decide(text, because="of reasons")
     project.edit(lambda value: value.update(also=text))
     project.session.note("now the file has to be begun anew")
-    took_out = erase._remove_text
+    remove_text = erase._remove_text
 
     def die(*reported: Any) -> bool:
-        assert took_out(*reported) and not project.place.exists()
+        assert remove_text(*reported) and not project.place.exists()
         raise KeyboardInterrupt
 
     monkeypatch.setattr(erase, "_remove_text", die)
@@ -229,7 +231,7 @@ def test_edits_of_a_file_restored_before_forgetting_keep_each_others_keys(
     assert project.read().keys() >= {"x_his", "x_hers"}
 
 
-def test_old_copy_from_before_forgetting_records_nothing(make: Make) -> None:
+def test_old_copy_from_before_forgetting_does_not_restore_the_text(make: Make) -> None:
     project = make("craft", "orchestrator", "praxis")
     places = [Path(binding.place) for binding in project.session.files.list()]
     for place in places:

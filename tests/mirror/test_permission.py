@@ -37,7 +37,7 @@ def test_read_only_folder_is_reported_and_updated_later(open_folder: Path) -> No
         assert (project.folder / ".claude/orchestrator-session.json").read_bytes() == before
         assert any("orchestrator files are not up to date" in line for line in project.notices)
         (craft,) = (project.folder / ".craft").rglob("*.json")
-        assert "Meanwhile" in craft.read_text(), "one that fails does not keep the others"
+        assert "Meanwhile" in craft.read_text(), "a format that fails does not block the others"
         os.chmod(project.folder / ".claude", 0o755)
         project.session.note("go on")
         assert "Meanwhile" in (project.folder / ".claude/orchestrator-session.json").read_text()
@@ -49,8 +49,8 @@ def test_read_only_folder_is_reported_and_updated_later(open_folder: Path) -> No
 FORMATS = (AI_SESSION, "praxis", "craft", "orchestrator", "essay")
 
 
-def _kept(base: Path, format_id: str) -> tuple[Project, Path]:
-    """A project in one format, and its main file."""
+def _bound_project(base: Path, format_id: str) -> tuple[Project, Path]:
+    """Return a project with files in one format, and the main file."""
     project = Project(base)
     root = str(project.folder / "essay") if format_id == "essay" else ""
     project.session.files.bind(format_id, root=root)
@@ -58,7 +58,7 @@ def _kept(base: Path, format_id: str) -> tuple[Project, Path]:
     return project, project.place
 
 
-def _is_healed(project: Project) -> bool:
+def _are_files_updated(project: Project) -> bool:
     """Return whether the next event updates the files."""
     project.session.decide("Use cookies", because="simple")
     project.session.pause()
@@ -70,8 +70,8 @@ def _texts(place: Path) -> str:
     return "".join(path.read_text() for path in (place, index) if path.is_file())
 
 
-def _told(project: Project) -> list[str]:
-    """Return what the doctor reports about the files, run as another user."""
+def _doctor_reasons(project: Project) -> list[str]:
+    """Return why doctor reports files as suspended."""
     return [
         a.why for a in format_checks.examine(project.home.context) if a.code == "files-suspended"
     ]
@@ -87,18 +87,18 @@ def test_inaccessible_folder_is_reported_until_it_is_accessible(
     open_folder: Path, format_id: str, mode: int
 ) -> None:
     with as_nobody(open_folder):
-        project, place = _kept(open_folder, format_id)
+        project, place = _bound_project(open_folder, format_id)
         root = project.folder / ".ai-session" if format_id == AI_SESSION else place.parent
         before = everything(root)
         root.chmod(mode)
         project.session.complete()
-        assert project.suspended == f"{root} {MODES[mode]}" == _told(project)[0]
+        assert project.suspended == f"{root} {MODES[mode]}" == _doctor_reasons(project)[0]
         assert project.notices[-1].partition(" files are ")[2].startswith(("not up", "left alone"))
         assert format_checks.fix(project.home.context) == []
         root.chmod(0o755)
         assert mode == 0o555 or everything(root) == before
         project.session.lifecycle.reopen(because="it goes on")
-        assert _is_healed(project) and leftovers(project.folder) == []
+        assert _are_files_updated(project) and leftovers(project.folder) == []
         project.home.close()
 
 
@@ -107,17 +107,17 @@ def test_file_without_read_permission_is_not_reported_as_damaged(
     open_folder: Path, format_id: str
 ) -> None:
     with as_nobody(open_folder):
-        project, place = _kept(open_folder, format_id)
+        project, place = _bound_project(open_folder, format_id)
         before = place.read_bytes()
         place.chmod(0)
         project.session.complete()
         assert project.suspended == f"{place} cannot be used: cannot read it (permission denied)"
-        assert _told(project) == [project.suspended]
+        assert _doctor_reasons(project) == [project.suspended]
         assert format_checks.fix(project.home.context) == []
         place.chmod(0o644)
-        assert place.read_bytes() == before, "its bytes may be someone's edit"
+        assert place.read_bytes() == before, "its bytes may be an edit"
         project.session.lifecycle.reopen(because="it goes on")
-        assert _is_healed(project)
+        assert _are_files_updated(project)
         assert not [path for path in project.folder.rglob("*") if "corrupt" in path.name]
         project.home.close()
 
@@ -127,19 +127,19 @@ def test_file_of_another_user_in_a_sticky_folder_is_reported(
     open_folder: Path, format_id: str
 ) -> None:
     if os.geteuid():
-        pytest.skip("to give files away takes root")
+        pytest.skip("only root can change the owner of files")
     with as_nobody(open_folder):
-        project, place = _kept(open_folder, format_id)
+        project, place = _bound_project(open_folder, format_id)
         before = place.read_bytes()
     _give(place.parent, 0, 0o1777)
     with as_nobody(open_folder, own=False):
         project.session.complete()
-        assert place.read_bytes() == before and _told(project) == [project.suspended]
+        assert place.read_bytes() == before and _doctor_reasons(project) == [project.suspended]
         assert str(place.parent) in project.suspended, project.suspended
     _give(place.parent, NOBODY, 0o755)
     with as_nobody(open_folder):
         project.session.lifecycle.reopen(because="it goes on")
-        assert _is_healed(project) and leftovers(project.folder) == []
+        assert _are_files_updated(project) and leftovers(project.folder) == []
         project.home.close()
 
 
@@ -149,7 +149,7 @@ def _give(folder: Path, user: int, mode: int) -> None:
     folder.chmod(mode)
 
 
-def test_inaccessible_folder_does_not_delay_other_formats(
+def test_inaccessible_folder_does_not_block_other_formats(
     open_folder: Path,
 ) -> None:
     with as_nobody(open_folder):
@@ -169,11 +169,13 @@ def test_inaccessible_folder_does_not_delay_other_formats(
 
 
 @pytest.mark.req("S0-65")
-def test_read_only_lock_file_can_be_locked(open_folder: Path) -> None:
+def test_read_only_lock_file_can_be_locked_and_an_unreadable_one_is_reported(
+    open_folder: Path,
+) -> None:
     with as_nobody(open_folder):
-        project, place = _kept(open_folder, AI_SESSION)
+        project, place = _bound_project(open_folder, AI_SESSION)
         project.ai(".state.lock").touch(0o444)
-        assert _is_healed(project) and project.notices == []
+        assert _are_files_updated(project) and project.notices == []
         project.ai(".state.lock").chmod(0)
         project.session.resume()
         reported = f"{project.ai('.state.lock')} may not be read, and cannot be locked"
@@ -186,14 +188,14 @@ def test_read_only_lock_file_can_be_locked(open_folder: Path) -> None:
 
 def test_log_without_write_permission_is_reported_and_completed_later(open_folder: Path) -> None:
     with as_nobody(open_folder):
-        project, _ = _kept(open_folder, AI_SESSION)
+        project, _ = _bound_project(open_folder, AI_SESSION)
         log = project.ai("history.jsonl")
         log.chmod(0o444)
         for _ in range(3):
             project.session.record.command("pytest")
             assert project.suspended == f"{log} may not be written to"
         log.chmod(0o644)
-        assert _is_healed(project) and log.read_text().count("pytest") == 3
+        assert _are_files_updated(project) and log.read_text().count("pytest") == 3
         assert project.edits() == [] and leftovers(project.folder) == []
         project.home.close()
 
@@ -201,7 +203,7 @@ def test_log_without_write_permission_is_reported_and_completed_later(open_folde
 def test_backup_that_is_not_a_file_is_reported_while_the_essay_is_outdated(
     open_folder: Path,
 ) -> None:
-    project, place = _kept(open_folder, "essay")
+    project, place = _bound_project(open_folder, "essay")
     backup = place.with_name(f"{place.name}.bak")
     backup.unlink()
     backup.mkdir()
@@ -209,5 +211,5 @@ def test_backup_that_is_not_a_file_is_reported_while_the_essay_is_outdated(
     assert project.suspended == f"{backup} is not a file"
     backup.rmdir()
     project.session.lifecycle.reopen(because="it goes on")
-    assert _is_healed(project) and backup.is_file()
+    assert _are_files_updated(project) and backup.is_file()
     project.home.close()

@@ -29,9 +29,9 @@ from tests.mirror.support import (
 EDITS = 150
 SECONDS = 90
 
-# Read, add one thing, put the whole in place in one step: the best that a program without our
-# locks can do. It may well write over what we wrote meanwhile. It never writes over an edit of
-# its own that was not seen in the file.
+# Read, add one value, replace the file in one step: the best that a program without our
+# locks can do. It may overwrite what we wrote since it read the file, but never an edit of
+# its own that it did not find in the file.
 EDITOR = """
 import json, os, random, sys, time
 path, key, count = sys.argv[1], sys.argv[2], int(sys.argv[3])
@@ -152,7 +152,7 @@ class Stepwise:
         around_exchanges(patch, self._turn)
 
     def _turn(self) -> None:
-        """Read at every other of its turns, and at the next write what was read and a key."""
+        """Read the file at one turn; at the next one write that content with a new key."""
         place = self._project.place
         while self._turns and self._turns[0] == self._step:
             self._turns.pop(0)
@@ -189,7 +189,7 @@ def test_unknown_key_survives_an_editor_at_any_step(
     )
 
 
-# -- in place ----------------------------------------------------------------------------------
+# -- files that another program writes in place ------------------------------------------------
 
 reported = pytest.mark.skipif(
     sys.platform != "linux", reason="only Linux reports which process writes a file"

@@ -1,4 +1,4 @@
-"""An edit that cannot be recorded is reported to the next writer and prevents no reading."""
+"""An edit that cannot be recorded is reported, and the session stays readable."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from tests.mirror.conftest import Make
 from tests.mirror.support import AI_SESSION
 
 
-def _goes_on(value: dict[str, Any]) -> None:
+def _add_agent(value: dict[str, Any]) -> None:
     value["forestay"] = {"v": 1, "facts": {"lists": {"agents": [{"now": {"id": "a1"}}]}}}
 
 
-def _negative(value: dict[str, Any]) -> None:
+def _set_negative_total(value: dict[str, Any]) -> None:
     value["forestay"] = {"v": 1, "facts": {"now": {"plan_total": -3}}}
 
 
-@pytest.mark.parametrize("edit, over", [(_goes_on, True), (_negative, False)])
+@pytest.mark.parametrize("edit, over", [(_add_agent, True), (_set_negative_total, False)])
 def test_session_with_an_impossible_edit_can_be_read(make: Make, edit: Any, over: bool) -> None:
     project = make("craft")
     project.session.tasks.add("write tests")
@@ -30,13 +30,13 @@ def test_session_with_an_impossible_edit_can_be_read(make: Make, edit: Any, over
     assert session.status().status == ("aborted" if over else "active")
     assert session.brief() and project.home.list()
     session.note("still here")
-    assert project.place.read_bytes() == data, "what was not recorded stays"
+    assert project.place.read_bytes() == data, "an edit that is not recorded stays in the file"
     (reported,) = {notice for notice in project.notices if "not up to date" in notice}
     assert f"the edit of {project.place.name} cannot be recorded" in reported
     assert not over or "it is aborted" in reported
 
 
-def test_many_tasks_in_one_edit_are_absorbed_at_once(make: Make) -> None:
+def test_many_tasks_in_one_edit_are_absorbed_quickly(make: Make) -> None:
     project = make("orchestrator")
     project.session.tasks.add("Ours")
     project.edit(lambda value: value["pending_tasks"].extend(f"task {n}" for n in range(400)))
@@ -47,8 +47,12 @@ def test_many_tasks_in_one_edit_are_absorbed_at_once(make: Make) -> None:
 
 
 @pytest.mark.req("S0-6")
-@pytest.mark.parametrize("task, taken", [("t0", False), ("t9", True), (None, True), ("t2", True)])
-def test_edit_of_a_completed_task_is_reported(make: Make, task: str | None, taken: bool) -> None:
+@pytest.mark.parametrize(
+    "task, is_recorded", [("t0", False), ("t9", True), (None, True), ("t2", True)]
+)
+def test_only_a_completed_task_is_refused_as_the_active_one(
+    make: Make, task: str | None, is_recorded: bool
+) -> None:
     project = make(AI_SESSION)
     for name in ("t0", "t1", "t2"):
         project.session.tasks.add(name, id=name)
@@ -59,8 +63,8 @@ def test_edit_of_a_completed_task_is_reported(make: Make, task: str | None, take
     project.edit(lambda value: value["current_state"].update(active_task=task), state)
     project.session.note("next")
     reported = [line for line in project.notices if f"not recorded: position: {task}" in line]
-    assert bool(reported) is not taken
-    assert project.read(state)["current_state"]["active_task"] == (task if taken else "t1")
+    assert bool(reported) is not is_recorded
+    assert project.read(state)["current_state"]["active_task"] == (task if is_recorded else "t1")
 
 
 @pytest.mark.req("S0-6", "X0-1")

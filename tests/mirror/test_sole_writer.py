@@ -37,7 +37,7 @@ def test_edits_of_a_sole_writer_are_never_lost_or_disputed(
 
 
 @pytest.mark.soak
-def test_edits_of_several_sole_writers_are_recorded(
+def test_many_edits_of_a_sole_writer_are_never_lost_or_disputed(
     tmp_path: Path, soak_seconds: float, report_figure: Callable[[str], None]
 ) -> None:
     first = seed = new_seed()
@@ -57,7 +57,7 @@ def stamp(project: Project) -> str:
     return f"{moment}{'.000' * (project.place.parent.name == 'orchestration-sessions')}Z"
 
 
-def writes(project: Project, format_id: str, change: Callable[[Any], object]) -> None:
+def write_as_program(project: Project, format_id: str, change: Callable[[Any], object]) -> None:
     """Change the file as another program does, with the time of the change."""
     project.edit(lambda doc: (change(doc), doc.update({UPDATED[format_id]: stamp(project)})))
     project.session.note("seen")
@@ -66,14 +66,14 @@ def writes(project: Project, format_id: str, change: Callable[[Any], object]) ->
 @pytest.mark.parametrize("format_id", LISTS)
 def test_pause_and_resume_with_another_task_are_recorded(make: Make, format_id: str) -> None:
     project = make(format_id)
-    writes(project, format_id, lambda doc: doc["pending_tasks"].append("First"))
-    writes(project, format_id, lambda doc: doc.update(status="paused"))
+    write_as_program(project, format_id, lambda doc: doc["pending_tasks"].append("First"))
+    write_as_program(project, format_id, lambda doc: doc.update(status="paused"))
 
-    def go_on(doc: Any) -> None:
+    def resume(doc: Any) -> None:
         doc["status"] = "in_progress"
         doc["pending_tasks"].append("Second")
 
-    writes(project, format_id, go_on)
+    write_as_program(project, format_id, resume)
     assert state_of(project.session).core.status == "active"
     assert project.read()["status"] == "in_progress" and project.disputes() == []
 
@@ -81,14 +81,14 @@ def test_pause_and_resume_with_another_task_are_recorded(make: Make, format_id: 
 @pytest.mark.parametrize("format_id", LISTS)
 def test_task_reopened_with_other_edits_is_open(make: Make, format_id: str) -> None:
     project = make(format_id)
-    writes(project, format_id, lambda doc: doc["pending_tasks"].append("First"))
-    writes(project, format_id, end_first)
+    write_as_program(project, format_id, lambda doc: doc["pending_tasks"].append("First"))
+    write_as_program(project, format_id, end_first)
 
     def open_again(doc: Any) -> None:
         doc["completed_work"].clear()
         doc["pending_tasks"] += ["First", "Second"]
 
-    writes(project, format_id, open_again)
+    write_as_program(project, format_id, open_again)
     (first, _) = project.session.tasks.list()
     assert first.status == "pending" and project.read()["completed_work"] == []
 
@@ -111,7 +111,7 @@ def test_copy_from_before_an_edit_of_others_does_not_undo_that_edit(make: Make, 
         if how == "a key":
             doc["x_theirs"] = 1
 
-    writes(project, "craft", pause)
+    write_as_program(project, "craft", pause)
     stale["pending_tasks"].append("From memory")
     if how != "its time":
         stale["updated_at"] = stamp(project)
@@ -125,7 +125,7 @@ def test_copy_from_before_an_edit_of_others_does_not_undo_that_edit(make: Make, 
 # -- agents of a program ---------------------------------------------------------------------------
 
 
-def failed(doc: Any, at: str, noted: str) -> None:
+def fail_agent(doc: Any, at: str, noted: str) -> None:
     doc["agents"][0].update(status="failure", completed=at)
     reported = {"message": "no network", "category": "transient", "agent": "code-1"}
     doc["errors"].append(reported | {"timestamp": noted})
@@ -136,7 +136,7 @@ def test_error_noted_before_its_agent_ended_is_recorded_once(make: Make) -> None
     project = make("orchestrator")
     project.session.agents.start("code-1", type="code")
     noted, ended = stamp(project), stamp(project)
-    writes(project, "orchestrator", lambda doc: failed(doc, ended, noted))
+    write_as_program(project, "orchestrator", lambda doc: fail_agent(doc, ended, noted))
     assert [error["timestamp"] for error in project.read()["errors"]] == [noted]
     project.session.agents.start("code-1", type="code")
     project.session.agents.done("code-1", result="fine")
@@ -148,14 +148,14 @@ def test_agent_that_fails_twice_with_the_same_error_has_two_errors(make: Make) -
     project.session.agents.start("code-1", type="code")
     for _ in range(2):
         at = stamp(project)
-        writes(project, "orchestrator", partial(failed, at=at, noted=at))
+        write_as_program(project, "orchestrator", partial(fail_agent, at=at, noted=at))
     assert len(project.read()["errors"]) == 2
     assert len(list(state_of(project.session).rows.select("error"))) == 2
 
 
 @pytest.mark.req("S2-33", "S2-34")
 @pytest.mark.parametrize("count", [0, 3])
-def test_number_of_attempts_of_an_agent_stays_as_in_the_file(make: Make, count: int) -> None:
+def test_retry_count_of_a_failed_agent_stays_in_the_file(make: Make, count: int) -> None:
     project = make("craft")
     project.session.agents.start("code-1", type="code")
     project.session.agents.fail("code-1", "no network", category="transient")
@@ -163,7 +163,7 @@ def test_number_of_attempts_of_an_agent_stays_as_in_the_file(make: Make, count: 
     error = {"category": "transient", "message": "gone", "retry_count": count}
     error |= {"last_retry_at": stamp(project) if count else None}
     ended = {"status": "error", "completed_at": stamp(project), "result": "failure"}
-    writes(project, "craft", lambda doc: doc["agents"][0].update(ended, error=error))
+    write_as_program(project, "craft", lambda doc: doc["agents"][0].update(ended, error=error))
     project.session.note("again")
     assert project.read()["agents"][0]["error"] == error
     assert project.kinds().count("agent.failed") == 1
@@ -176,7 +176,7 @@ def test_earlier_error_of_a_running_agent_stays_in_its_file(make: Make) -> None:
     project.session.agents.fail("code-1", "no network", category="transient")
     error = project.read()["agents"][0]["error"] | {"retry_count": 1}
     again = {"status": "running", "completed_at": None, "result": None}
-    writes(project, "craft", lambda doc: doc["agents"][0].update(again, error=error))
+    write_as_program(project, "craft", lambda doc: doc["agents"][0].update(again, error=error))
     project.session.note("again")
     assert project.read()["agents"][0]["error"] == error
     project.session.agents.done("code-1", result="fine")
@@ -189,7 +189,7 @@ def test_null_end_time_of_a_restarted_agent_is_no_end(make: Make) -> None:
     project.session.agents.start("code-1", type="code")
     project.session.agents.fail("code-1", "no network")
     again = {"status": "in_progress", "started": stamp(project), "completed": None}
-    writes(project, "orchestrator", lambda doc: doc["agents"][0].update(again))
+    write_as_program(project, "orchestrator", lambda doc: doc["agents"][0].update(again))
     (agent,) = project.read()["agents"]
     assert agent["status"] == "in_progress" and not agent.get("completed")
     assert [getattr(body, "residue", "") for body in project.edits()] == ["", ""]
@@ -202,35 +202,35 @@ def in_parts(tmp_path: Path) -> Project:
     return Project(tmp_path, "praxis", workflow=yaml_definition.write(workflow(0, 4)))
 
 
-def passed(doc: Any, at: str) -> None:
+def pass_phase(doc: Any, at: str) -> None:
     number = doc["current_phase"]
     doc["phase_timing"].setdefault(str(number), {"started_at": at})["completed_at"] = at
     doc["checkpoints"][str(number)] = "passed"
-    doc["phase_artifacts"][str(number)] = handed(number, at)
+    doc["phase_artifacts"][str(number)] = artifact(number, at)
     doc["completed_phases"].append(number)
     doc["phase_timing"][str(number + 1)] = {"started_at": at}
     doc["current_phase"] = number + 1
 
 
-def handed(number: int, at: str) -> dict[str, Any]:
+def artifact(number: int, at: str) -> dict[str, Any]:
     rest = {"outputs": {}, "commands_executed": [], "timestamp": at}
     return {"phase_number": number, "evidence": {"ok": True}, **rest}
 
 
-def rolled_back(doc: Any, at: str) -> None:
+def roll_back(doc: Any, at: str) -> None:
     for key in ("checkpoints", "phase_artifacts"):
         doc[key].clear()
     doc.update(current_phase=0, completed_phases=[], phase_timing={"0": {"started_at": at}})
 
 
 @pytest.mark.req("S1-59")
-def test_program_can_roll_back_all_phases_that_we_wrote(tmp_path: Path) -> None:
+def test_program_can_roll_back_all_phases_that_it_passed(tmp_path: Path) -> None:
     project = in_parts(tmp_path)
     for _ in range(3):
-        writes(project, "praxis", partial(passed, at=stamp(project)))
+        write_as_program(project, "praxis", partial(pass_phase, at=stamp(project)))
         project.session.note("more")
     at = stamp(project)
-    writes(project, "praxis", partial(rolled_back, at=at))
+    write_as_program(project, "praxis", partial(roll_back, at=at))
     now = project.read()
     assert (now["current_phase"], now["completed_phases"], now["checkpoints"]) == (0, [], {})
     assert now["phase_timing"] == {"0": {"started_at": at}} and project.disputes() == []
@@ -240,10 +240,13 @@ def test_program_can_roll_back_all_phases_that_we_wrote(tmp_path: Path) -> None:
 @pytest.mark.req("S1-36", "S1-59")
 def test_restarted_phase_has_its_new_start_time(tmp_path: Path) -> None:
     project = in_parts(tmp_path)
-    failed = {"checkpoints": {"0": "failed"}, "phase_artifacts": {"0": handed(0, stamp(project))}}
-    writes(project, "praxis", lambda doc: doc.update(failed))
+    failure = {
+        "checkpoints": {"0": "failed"},
+        "phase_artifacts": {"0": artifact(0, stamp(project))},
+    }
+    write_as_program(project, "praxis", lambda doc: doc.update(failure))
     at = stamp(project)
-    writes(project, "praxis", partial(rolled_back, at=at))
+    write_as_program(project, "praxis", partial(roll_back, at=at))
     assert project.read()["phase_timing"] == {"0": {"started_at": at}}
     project.home.close()
 
@@ -252,10 +255,10 @@ def test_restarted_phase_has_its_new_start_time(tmp_path: Path) -> None:
 def test_second_pause_that_started_unobserved_is_recorded(tmp_path: Path) -> None:
     project = in_parts(tmp_path)
     first = {"paused": True, "paused_at": stamp(project), "paused_reason": "user_request"}
-    writes(project, "praxis", lambda doc: doc["lifecycle"].update(first))
+    write_as_program(project, "praxis", lambda doc: doc["lifecycle"].update(first))
     second = {"resumed_at": stamp(project), "resume_count": 1, "paused_at": stamp(project)}
     for _ in range(2):
-        writes(project, "praxis", lambda doc: doc["lifecycle"].update(second))
+        write_as_program(project, "praxis", lambda doc: doc["lifecycle"].update(second))
     life = project.read()["lifecycle"]
     assert life | first | second == life and project.disputes() == []
     pauses = [kind for kind in project.kinds() if kind.startswith("session.")]

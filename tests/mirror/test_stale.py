@@ -63,7 +63,7 @@ def test_same_pause_in_an_old_copy_undoes_nothing(
 def test_removed_key_with_a_secret_stays_removed_after_many_reads(
     make: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What a process remembers of files may be gone before it is done with one of them."""
+    """Entries may leave the cache of parsed files before they are needed again."""
     project = make(AI_SESSION)
     state = project.ai("state.yaml")
     project.edit(lambda value: value.update(x_hers={"token": SECRET}), state)

@@ -1,4 +1,4 @@
-"""When files must not be touched: they stay as they are, byte for byte, until that is over."""
+"""Files that must not be written stay unchanged, byte for byte, until the reason is gone."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.mirror.support import AI_SESSION, ID, Project, everything, swap_in
 # -- files that were not written to their end --------------------------------------------------
 
 
-def test_cut_number_at_the_end_of_an_essay_file_is_not_absorbed(make: Make) -> None:
+def test_truncated_number_in_an_essay_file_is_not_absorbed(make: Make) -> None:
     project = make("essay")
     project.session.record.attribute("essay.stage_2.target_word_count", 1500)
     before, _, _ = project.place.read_bytes().partition(b"00\n    audience")
@@ -70,7 +70,9 @@ def test_truncated_rendering_is_not_an_edit(make: Make, name: str, end: bytes) -
 
 
 @pytest.mark.parametrize("lost", [b"\n", b"the last task"])
-def test_shorter_but_complete_file_is_an_edit(make: Make, lost: bytes) -> None:
+def test_shorter_but_complete_file_suspends_nothing_and_removes_no_task(
+    make: Make, lost: bytes
+) -> None:
     project = make(AI_SESSION)
     for title in ("First", "Second"):
         project.session.tasks.add(title)
@@ -81,7 +83,7 @@ def test_shorter_but_complete_file_is_an_edit(make: Make, lost: bytes) -> None:
     assert project.suspended == "" and project.titles() == ["First", "Second"]
 
 
-# -- git in the middle of something ------------------------------------------------------------
+# -- during an operation of git ----------------------------------------------------------------
 
 
 def branch_with(project: Project, text: str) -> None:
@@ -91,7 +93,7 @@ def branch_with(project: Project, text: str) -> None:
 
 
 def in_repository(make: Make) -> Project:
-    """A session in a repository with two branches that do not agree."""
+    """Return a project in a repository with two branches that conflict."""
     project = make("orchestrator", git=True)
     branch_with(project, "base")
     project.git("checkout", "-qb", "other")
@@ -222,7 +224,7 @@ def test_state_file_of_an_unknown_version_is_never_written(make: Make) -> None:
     assert everything(project.folder) == before and "99.0" in project.suspended
 
 
-# -- what is no file at all --------------------------------------------------------------------
+# -- paths that are not regular files ----------------------------------------------------------
 
 
 def a_link(path: Path, outside: Path) -> None:
@@ -317,14 +319,14 @@ def test_deleted_folder_is_created_again(make: Make) -> None:
     assert sorted(everything(project.folder)) == names and project.edits() == []
 
 
-def test_deleted_folder_is_not_created_by_reading(make: Make) -> None:
+def test_deleted_folder_is_not_created_by_absorbing(make: Make) -> None:
     project = make(AI_SESSION)
     subprocess.run(["rm", "-r", str(project.folder / ".ai-session")], check=True)
     absorb_file_edits(project.home.context, project.session.id)
     assert not (project.folder / ".ai-session").exists()
 
 
-# -- what cannot be locked or written ----------------------------------------------------------
+# -- locks and folders that cannot be used -----------------------------------------------------
 
 
 @pytest.mark.req("S0-65")

@@ -26,7 +26,7 @@ SECONDS = 60
 UUID = "0b0a7a7e-94c1-4b13-a5ee-6ad2b0a7c001"
 DAY_ID = "2026-01-31-abcdef"
 
-# Told what to do, each is ready, and waits for the word to go.
+# Each process loads its modules, reports that it is ready, and waits for a line of input.
 PROCESS = """
 import sys, forestay, forestay.api.start, forestay.mirror.mirror, forestay.mirror.adopt
 import forestay.mirror.orchestrator_session
@@ -42,8 +42,8 @@ with forestay.open(sys.argv[1], cwd=sys.argv[2], trust_env=False) as home:
 """
 
 
-def together(folder: Path, acts: list[tuple[str, str]]) -> list[str]:
-    """What became of what several processes did at once, each for a home; in the order given."""
+def run_at_once(folder: Path, acts: list[tuple[str, str]]) -> list[str]:
+    """Run acts (home and code) at once, each in its own process; return the results in order."""
     with ExitStack() as all_of_them:
         running = [
             all_of_them.enter_context(_process(str(folder.parent / home), folder, act))
@@ -70,8 +70,8 @@ def _process(home: str, folder: Path, act: str) -> Iterator[subprocess.Popen[str
             process.kill()
 
 
-def starts(*formats: str, home: str = "home") -> list[tuple[str, str]]:
-    """Start several sessions in the same formats; return which files each has after its start."""
+def start_acts(*formats: str, home: str = "home") -> list[tuple[str, str]]:
+    """Return acts that start several sessions of a home in the same formats."""
     act = f"lambda home: home.start('Add login page', formats={list(formats)}).id"
     return [(home, act)] * MANY
 
@@ -87,15 +87,15 @@ def folder(tmp_path: Path) -> Path:
 def seen(folder: Path) -> Iterator[Callable[[str], Forestay]]:
     with ExitStack() as opened:
 
-        def look(home: str = "home") -> Forestay:
+        def open_home(home: str = "home") -> Forestay:
             path, cwd = str(folder.parent / home), str(folder)
             return opened.enter_context(forestay.open(path, cwd=cwd, trust_env=False))
 
-        yield look
+        yield open_home
 
 
 def has_its_file(binding: Binding) -> bool:
-    """Whether the file of a binding is there and is its session's."""
+    """Return whether the file of a binding exists and belongs to its session."""
     text = Path(binding.place).read_text()
     return binding.native in text or binding.native in binding.place
 
@@ -107,7 +107,7 @@ FIVE = ("ai-session", "praxis", "craft", "essay", "orchestrator")
 def test_sessions_started_at_the_same_time_all_have_files(
     folder: Path, seen: Callable[..., Forestay], formats: tuple[str, ...]
 ) -> None:
-    stated = together(folder, starts(*formats))
+    stated = run_at_once(folder, start_acts(*formats))
     home = seen()
     assert Counter(stated) == Counter(f"did {line.session}" for line in home.list())
     assert len(stated) == MANY
@@ -125,7 +125,7 @@ NAMED = [f"craft:{UUID}", ESSAY, f"orchestrator:{DAY_ID}"]
 def test_one_of_several_starts_with_the_same_id_succeeds_and_the_others_leave_nothing(
     folder: Path, seen: Callable[..., Forestay], format_id: str
 ) -> None:
-    stated = together(folder, starts("praxis", format_id))
+    stated = run_at_once(folder, start_acts("praxis", format_id))
     home = seen()
     (begun,) = home.list()
     reported = Counter(line.split()[0] for line in stated)
@@ -136,8 +136,8 @@ def test_one_of_several_starts_with_the_same_id_succeeds_and_the_others_leave_no
 def test_one_of_two_homes_gets_the_only_place_and_the_other_records_nothing(
     folder: Path, seen: Callable[..., Forestay]
 ) -> None:
-    both = [*starts("orchestrator", home="one"), *starts("orchestrator", home="other")]
-    stated = together(folder, both)
+    both = [*start_acts("orchestrator", home="one"), *start_acts("orchestrator", home="other")]
+    stated = run_at_once(folder, both)
     had = {home: seen(home).list() for home in ("one", "other")}
     assert sorted(map(len, had.values())) == [0, MANY]
     assert Counter(line.split()[0] for line in stated) == {"did": MANY, "refused": MANY}
@@ -150,7 +150,7 @@ def test_sessions_bound_to_the_only_place_at_the_same_time_all_have_a_file(
     home = seen()
     ids = [home.start(f"goal {number}").id for number in range(MANY)]
     act = "lambda home: home.session('{}').files.bind('orchestrator').session"
-    stated = together(folder, [("home", act.format(id)) for id in ids])
+    stated = run_at_once(folder, [("home", act.format(id)) for id in ids])
     assert stated == [f"did {id}" for id in ids]
     bound = [binding for id in ids for binding in home.session(id).files.list()]
     assert len(bound) == MANY and all(map(has_its_file, bound))
@@ -163,7 +163,7 @@ def test_concurrent_starts_lose_no_session_of_another_program(
     (folder / ".claude").mkdir()
     (folder / ".claude/orchestrator-session.json").write_text(json.dumps(theirs))
     act = "lambda home: home.files.orchestrator.new('Add login page')[0].id"
-    stated = together(folder, [("home", act)] * MANY)
+    stated = run_at_once(folder, [("home", act)] * MANY)
     assert all(line.startswith("did ") for line in stated)
     kept = folder / f".claude/orchestrator-history/{DAY_ID}.json"
     assert json.loads(kept.read_text()) == theirs
@@ -174,7 +174,7 @@ def test_concurrent_starts_lose_no_session_of_another_program(
 @pytest.mark.parametrize(
     "act", ["start('the next', formats=['orchestrator'])", "files.orchestrator.current()"]
 )
-def test_start_waits_for_the_start_of_another_process(
+def test_start_waits_for_the_lock_of_the_project(
     folder: Path, seen: Callable[..., Forestay], act: str
 ) -> None:
     (binding,) = seen().start("the first", formats=["orchestrator"]).files.list()
@@ -196,7 +196,7 @@ def test_start_waits_for_the_start_of_another_process(
 # -- after a crash -----------------------------------------------------------------------------
 
 
-def test_files_of_a_start_that_died_are_written_by_the_next_command_in_its_project(
+def test_files_of_an_interrupted_start_are_written_to_its_project_by_the_next_command(
     folder: Path, seen: Callable[..., Forestay], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as killed:
@@ -212,7 +212,7 @@ def test_files_of_a_start_that_died_are_written_by_the_next_command_in_its_proje
     assert bound["craft"].root.startswith(str(folder)) and not list(elsewhere.iterdir())
 
 
-def test_place_bound_to_another_session_since_is_reported_once(
+def test_interrupted_start_whose_place_another_session_has_is_reported_once(
     folder: Path, seen: Callable[..., Forestay], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as killed:

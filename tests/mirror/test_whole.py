@@ -94,7 +94,7 @@ def test_required_key_is_restored_in_its_position_and_reported_once(
 
 
 @pytest.mark.parametrize("key", ["$schema", "decisions_made", "mine"])
-def test_removed_optional_key_is_not_restored(make: Make, key: str) -> None:
+def test_removed_key_is_restored_unless_it_is_unknown(make: Make, key: str) -> None:
     project = worked_on(make, "craft")
     project.edit(lambda value: value.update(mine=1))
     project.session.note("one")
@@ -142,7 +142,7 @@ def test_own_entry_is_restored_to_an_index_that_lists_only_another_session(
 
 
 @pytest.mark.parametrize("left", [0, 1])
-def test_removed_files_are_restored_and_reported(make: Make, left: int) -> None:
+def test_removed_entries_of_modified_files_are_restored_and_reported(make: Make, left: int) -> None:
     project = make("craft")
     for name in ("a.py", "b.py"):
         (project.folder / name).write_text("x")
@@ -157,7 +157,7 @@ def test_removed_files_are_restored_and_reported(make: Make, left: int) -> None:
 
 
 @pytest.mark.parametrize("format_id", ["craft", "orchestrator"])
-def test_removal_of_the_last_decision_is_reported(make: Make, format_id: str) -> None:
+def test_removed_decision_is_restored_and_reported(make: Make, format_id: str) -> None:
     project = make(format_id)
     project.session.note("one")
     project.session.decide("Use x")

@@ -22,7 +22,7 @@ WORDS = pytest.mark.parametrize("words", ODD, ids=["line", "signs", "secret", "l
 
 
 def finish(format_id: str, value: Any, title: str) -> None:
-    """What another program does to a task that is done."""
+    """Complete a task as another program does."""
     value["pending_tasks"].remove(title)
     done = title if format_id == "craft" else {"task": title, "outcome": "", "files": []}
     value["completed_work"].append(done)
@@ -36,11 +36,11 @@ def statuses(project: Project) -> list[str]:
     return [task.status for task in project.session.tasks.list()]
 
 
-# -- three dots ------------------------------------------------------------------------------------
+# -- three dots, the mark of shortened text --------------------------------------------------------
 
 
 @LISTS
-def test_goal_of_three_dots_is_kept(make: Make, format_id: str) -> None:
+def test_goal_of_three_dots_is_written_unchanged(make: Make, format_id: str) -> None:
     project = make(format_id)
     project.session.record.rename("…")
     assert project.read()["goal"] == "…"
@@ -61,7 +61,9 @@ def test_long_text_of_others_is_not_matched_with_a_note_of_three_dots(make: Make
 @LISTS
 @WORDS
 @pytest.mark.parametrize("whose", ["ours", "theirs"])
-def test_completed_task_keeps_its_text(make: Make, format_id: str, words: str, whose: str) -> None:
+def test_text_of_a_completed_task_stays_unchanged(
+    make: Make, format_id: str, words: str, whose: str
+) -> None:
     project = make(format_id)
     project.edit(lambda value: value["pending_tasks"].append(words))
     project.session.note("taken up")
@@ -122,7 +124,7 @@ def test_two_long_tasks_with_the_same_start_are_two_tasks(make: Make, format_id:
 
 
 @LISTS
-def test_file_with_long_tasks_that_start_the_same_is_written_once(
+def test_forced_write_changes_no_file_with_long_tasks_that_start_the_same(
     make: Make, format_id: str
 ) -> None:
     project = make(format_id)

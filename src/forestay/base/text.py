@@ -245,7 +245,7 @@ def clean_input(text: str, what: str, *, limit: int, lines: bool) -> str:
         _refuse_characters(text, what, lines=lines)
     if not terminal(text).strip():
         why = "nothing visible in it" if text else ""
-        raise InvalidInput(f"{what} is empty", why=why)
+        raise InvalidInput(f"{what} is empty", why=why, hint="give at least one word")
     return text.strip()
 
 

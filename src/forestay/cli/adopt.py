@@ -169,6 +169,9 @@ def _adopt_transcripts(options: Namespace, stay: Forestay, screen: Screen) -> in
         since = f" since {options.since}" if options.since else ""
         nothing = f"no transcript of {options.transcripts} is in {where}{since}"
         screen.prose(("nothing  ", "yellow"), nothing)
+        screen.hint(
+            "if they are elsewhere: ", f"forestay adopt --transcripts {options.transcripts} PATH"
+        )
         return 0
     _print_counts(plural(len(found), "conversation"), found, options, screen)
     new = [one.session for one in found if one.outcome in _CHANGES]

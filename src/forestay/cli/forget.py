@@ -98,12 +98,12 @@ class _Remotes:
         if self.has_foreign:
             screen.line(_STAYS)
         others = "what others have read, an agent's own transcripts"
-        screen.line(f"out of reach: {_NOT_TOUCHED}, {others}")
+        screen.prose("", f"out of reach: {_NOT_TOUCHED}, {others}")
 
     def print_result(self, done: Forgotten, screen: Screen) -> None:
         for path in done.removed:
             screen.line(f"removed: {path}")
-        screen.line(f"not touched: {_NOT_TOUCHED}")
+        screen.prose("", f"not touched: {_NOT_TOUCHED}")
         for path in done.left:
             screen.line(f"may still contain parts of it; please check: {path}")
         if self.not_yet:

@@ -140,7 +140,7 @@ def suggest_commands(name: str, names: tuple[str, ...]) -> list[str]:
     family, _, action = name.rpartition(" ")
     lead = f"{family} " if family else ""
     known = {c.removeprefix(lead).split()[0]: c for c in names if c.startswith(lead)}
-    elsewhere = [c for c in names if c.split()[-1] == name]
+    elsewhere = sorted((c for c in names if c.split()[-1] == name), key=lambda c: c.count(" "))
     near = difflib.get_close_matches(action, [*known, *([] if family else _MEANT)], 3, 0.7)
     return elsewhere or list(
         dict.fromkeys(lead + one if one in known else _MEANT[one] for one in near)

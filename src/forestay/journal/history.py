@@ -299,7 +299,8 @@ def events_until(events: Sequence[Event], point: str, now: int, naive: str) -> S
     reached = sum(1 for event in events if event.head.at <= moment)
     if events and not reached:
         began = iso(min(event.head.at for event in events))
-        raise InvalidInput(f"there was no session yet at {iso(moment)}", why=f"it began at {began}")
+        what = f"there was no session yet at {iso(moment)}"
+        raise InvalidInput(what, why=f"it began at {began}", hint="forestay log")
     return events[:reached]
 
 

@@ -98,6 +98,8 @@ class Oracle:
     def have(self, total: int) -> None:
         self.total = total
         self.current = min(self.current, self.base + total - 1)
+        if self.last in self.done:
+            self.status = "completed"
 
     @property
     def may_complete(self) -> bool:

@@ -1134,6 +1134,8 @@ def test_commands_report_waiting_payloads_and_record_them(
     hooks.ask("Fix it")
     assert main(["status"]) == 3
     assert "record waiting hook events first: forestay ingest" in capsys.readouterr().err
+    assert main([]) == 0
+    assert "not recorded yet: 1 hook event; to record them: forestay" in capsys.readouterr().err
     assert main(["note", "by hand"]) == 0
     hooks.answer("t1")
     for command in ("status", "brief"):

@@ -309,11 +309,12 @@ def run_alone(options: Namespace, stay: Forestay, screen: Screen) -> None:
         if stay.context.settings.session:
             raise
         _print_choices(error, stay, screen)
-        return
-    screen.answer(shown)
-    print_status(shown, stay, screen)
-    screen.line()
-    screen.line("→ ", (screen.as_typed(_next_command(shown)), "cyan"))
+    else:
+        screen.answer(shown)
+        print_status(shown, stay, screen)
+        screen.line()
+        screen.line("→ ", (screen.as_typed(_next_command(shown)), "cyan"))
+    warn_waiting(stay, screen)
 
 
 def _next_command(shown: dict[str, Any]) -> str:

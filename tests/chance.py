@@ -1,4 +1,4 @@
-"""Where random tries begin."""
+"""Choose the seeds of random tests."""
 
 from __future__ import annotations
 
@@ -6,5 +6,5 @@ import os
 
 
 def new_seed() -> int:
-    """Another one each time, but in CI always the same: a change is judged by what it changed."""
+    """Return a random seed, but a constant in CI, so that only the change affects the result."""
     return 1000 if "CI" in os.environ else int.from_bytes(os.urandom(4))

@@ -1,12 +1,12 @@
-"""Holds docs/requirements.md and the tests to each other (a pytest plugin).
+"""Check that docs/requirements.md and the tests agree (a pytest plugin).
 
 A *number* names one requirement, such as S0-12; its *document* is the part before the hyphen.
-Each number stands on one line of the list, with exactly one *class*:
+Each number has one line of the list, with exactly one *class*:
 
     - S0-12 [tested] …                        a test marked req("S0-12") ran and passed
     - S0-12 [documented: docs/x.md#anchor] …  about people or process; the place names the number
     - S0-12 [refused: reason] …               not done, on purpose
-    - S0-12 [later: feature] …                comes with a feature that is not there yet
+    - S0-12 [later: feature] …                comes with a feature that does not exist yet
 
 With `--conformance` a run fails when list, marks and outcomes disagree, and prints one line per
 document. Reading, judging and counting are plain functions; the hooks below only feed them.
@@ -44,7 +44,7 @@ class Requirement:
 
 @dataclass
 class Requirements:
-    """The list as read: totals as the headings give them, and one entry per number."""
+    """Hold the parsed list: totals from the headings, and one entry per number."""
 
     totals: dict[str, int] = field(default_factory=dict)
     entries: dict[str, Requirement] = field(default_factory=dict)
@@ -53,7 +53,7 @@ class Requirements:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of one marked test: passed, failed or skipped."""
+    """Hold the result of one marked test: passed, failed or skipped."""
 
     test: str
     number: str
@@ -64,7 +64,7 @@ class Outcome:
 
 
 def marked(rows: Iterable[tuple[Any, ...]]) -> list[Any]:
-    """Rows of a table of cases, each marked with the number in its last place, if it has one."""
+    """Return the rows of a table of cases, each marked with the number in its last column."""
     return [pytest.param(*row, marks=pytest.mark.req(row[-1]) if row[-1] else ()) for row in rows]
 
 
@@ -72,7 +72,7 @@ def marked(rows: Iterable[tuple[Any, ...]]) -> list[Any]:
 
 
 def read(text: str) -> Requirements:
-    """The list in `text`; whatever is wrong with its form is among `problems`."""
+    """Parse the list in `text`; errors in its form are added to `problems`."""
     found = Requirements()
     for line in text.splitlines():
         if heading := _HEADING.match(line):
@@ -95,7 +95,7 @@ def _read_line(line: str, found: Requirements) -> None:
 
 
 def _gaps(found: Requirements) -> Iterator[str]:
-    """The headings' totals make a lost line visible, the last one of a document too."""
+    """Yield missing numbers: the totals in headings reveal a lost line, even the last one."""
     for document, total in found.totals.items():
         for n in range(1, total + 1):
             if f"{document}-{n}" not in found.entries:
@@ -110,7 +110,7 @@ def _gaps(found: Requirements) -> Iterator[str]:
 
 
 def judge(found: Requirements, outcomes: Sequence[Outcome], root: Path) -> list[str]:
-    """Every disagreement between the list, the marks and what the tests did."""
+    """Return every disagreement between the list, the marks and the results of the tests."""
     problems = list(found.problems)
     for entry in found.entries.values():
         problems += _judge_class(entry, root)
@@ -127,16 +127,16 @@ def _judge_class(entry: Requirement, root: Path) -> Iterator[str]:
     if kind not in CLASSES:
         yield f"{number} is in no class: begin with one of [{'], ['.join(CLASSES)}]"
     elif kind == "tested" and detail:
-        yield f"{number}: [tested] takes nothing after it; the marks say where"
+        yield f"{number}: [tested] has no detail; the marks name the tests"
     elif kind != "tested" and not detail:
-        yield f"{number}: [{kind}: …] must say {_OWED[kind]}"
+        yield f"{number}: [{kind}: …] must name {_DETAILS[kind]}"
     elif kind == "later" and detail not in FEATURES:
         yield f"{number}: [later: {detail}] names no feature; they are {', '.join(FEATURES)}"
     elif kind == "documented":
         yield from _judge_place(number, detail, root)
 
 
-_OWED = {"documented": "where (file#heading)", "refused": "why", "later": "with which feature"}
+_DETAILS = {"documented": "a place (file#heading)", "refused": "a reason", "later": "a feature"}
 
 
 def _judge_marks(found: Requirements, outcomes: Sequence[Outcome]) -> Iterator[str]:
@@ -151,15 +151,15 @@ def _judge_marks(found: Requirements, outcomes: Sequence[Outcome]) -> Iterator[s
 
 
 def _judge_place(number: str, place: str, root: Path) -> Iterator[str]:
-    said = section(place, root)
-    if said is None:
+    text = section(place, root)
+    if text is None:
         yield f"{number}: [documented: {place}] is a place that does not exist"
-    elif number not in re.findall(r"[SX]\d-\d+", said):
+    elif number not in re.findall(r"[SX]\d-\d+", text):
         yield f"{number}: [documented: {place}] is a place that does not name it"
 
 
 def section(place: str, root: Path) -> str | None:
-    """The text under the heading that `file#heading` names, or None where there is none."""
+    """Return the text under the heading named by `file#heading`, or None."""
     name, _, anchor = place.partition("#")
     path = root / name
     if not anchor or not path.is_file():
@@ -172,16 +172,16 @@ def section(place: str, root: Path) -> str | None:
 
 
 def slug(heading: str) -> str:
-    """The anchor that a heading gets when the file is shown as a page."""
-    kept = re.sub(r"[^\w\- ]", "", heading.strip().lower())
-    return kept.replace(" ", "-")
+    """Return the anchor of a heading in the rendered page."""
+    letters = re.sub(r"[^\w\- ]", "", heading.strip().lower())
+    return letters.replace(" ", "-")
 
 
 # --- counting ----------------------------------------------------------------------------------
 
 
 def summary(found: Requirements) -> list[str]:
-    """One line per document, then the total."""
+    """Return one line per document, then the total."""
     rows = [
         (document, [e.kind for e in found.entries.values() if e.document == document], total)
         for document, total in found.totals.items()
@@ -200,7 +200,7 @@ def _row(name: str, kinds: Sequence[str], total: int) -> str:
 
 
 class Conformance:
-    """Collects the outcomes of marked tests; reports come from worker processes too."""
+    """Collect the outcomes of marked tests, also from worker processes."""
 
     def __init__(self, root: Path) -> None:
         self.root = root
@@ -236,7 +236,7 @@ class Conformance:
 
 
 def _worse(one: str, other: str) -> str:
-    """A test is passed only if its set-up, its call and its tear-down all are."""
+    """Return the worse outcome: set-up, call and tear-down must all pass."""
     return max(one, other, key=("passed", "skipped", "failed").index)
 
 

@@ -1,6 +1,6 @@
-"""A clean, equal environment around every test, and the settings of property tests.
+"""Give every test the same clean environment, and configure property tests.
 
-No test sees the developer's home, settings, git configuration, time zone or umask, so that
+No test can read the developer's home, settings, git configuration, time zone or umask, so that
 none can depend on them or damage them.
 """
 
@@ -28,11 +28,11 @@ if TYPE_CHECKING:
 pytest_plugins = ["tests.conformance", "pytester"]
 pytest.register_assert_rewrite("forestay.testing")
 
-# Started in the background, interrupts are ignored, and every program inherits that.
+# A run started in the background ignores interrupts, and every program it starts would, too.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
-# Memory will do for what tests write, where there is room for it: a sync costs nothing there, and
-# what lasts through a power cut is shown by `tests/crash`, which knows by itself what was synced.
+# Tests write to memory if it has enough room: a sync costs nothing there. What survives a power cut
+# is shown by `tests/crash`, which records what was synced.
 if (memory := room_in_memory()) is not None:
     os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", memory)
 
@@ -58,15 +58,15 @@ settings.register_profile(
 settings.load_profile("default")
 
 _numbers = itertools.count()
-_FOREIGN_PREFIXES = ("FORESTAY_", "AWS_", "XDG_", "GIT_", "CLICOLOR", "LC_", "PG")
-_FOREIGN = ("NO_COLOR", "FORCE_COLOR", "COLUMNS", "LINES", "PAGER", "EDITOR", "VISUAL")
+_INHERITED_PREFIXES = ("FORESTAY_", "AWS_", "XDG_", "GIT_", "CLICOLOR", "LC_", "PG")
+_INHERITED = ("NO_COLOR", "FORCE_COLOR", "COLUMNS", "LINES", "PAGER", "EDITOR", "VISUAL")
 
 
 @pytest.fixture
 def soak_seconds(request: pytest.FixtureRequest) -> float:
-    """How long this long-running test may take: its share of `make soak SECONDS=`.
+    """Return how long this long-running test may run: its share of `make soak SECONDS=`.
 
-    Those that have an end of their own take their time and no share.
+    Tests with a fixed amount of work do not count.
     """
     return SOAK_SECONDS / sum(
         "soak_seconds" in getattr(item, "fixturenames", ()) for item in request.session.items
@@ -96,13 +96,13 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
 
 @pytest.fixture(autouse=True)
 def _clean_environment(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    # Neither `tmp_path` nor `monkeypatch` are asked for here: they would count as
-    # function-scoped fixtures in property tests, which Hypothesis rightly warns of.
+    # This fixture uses neither `tmp_path` nor `monkeypatch`: they would count as
+    # function-scoped fixtures in property tests, about which Hypothesis warns.
     home = tmp_path_factory.mktemp("home")
     umask = os.umask(0o022)
     with pytest.MonkeyPatch.context() as patch:
         for name in list(os.environ):
-            if name.startswith(_FOREIGN_PREFIXES) or name in _FOREIGN:
+            if name.startswith(_INHERITED_PREFIXES) or name in _INHERITED:
                 patch.delenv(name)
         for name, value in _environment(home).items():
             patch.setenv(name, value)
@@ -116,7 +116,7 @@ def _clean_environment(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Non
 
 @pytest.fixture
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The home that commands and agents use; it does not exist yet."""
+    """Set the home that commands and agents use; it does not exist yet."""
     path = tmp_path / "home"
     monkeypatch.setenv("FORESTAY_HOME", str(path))
     return path
@@ -124,7 +124,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The folder that one works in; the essays of anybody are looked for beside it."""
+    """Make and enter a project folder; shared essays are searched in a sibling folder."""
     path = tmp_path / "project"
     path.mkdir()
     monkeypatch.chdir(path)
@@ -141,7 +141,7 @@ def _environment(home: Path) -> dict[str, str]:
         "XDG_CACHE_HOME": str(home / ".cache"),
         "XDG_RUNTIME_DIR": str(home / ".run"),
         "TZ": "UTC",
-        "PYTHONDONTWRITEBYTECODE": "1",  # what a test starts leaves nothing in the tree
+        "PYTHONDONTWRITEBYTECODE": "1",  # programs that tests start write nothing to the tree
         "LC_ALL": "C.UTF-8",
         "GIT_CONFIG_GLOBAL": os.devnull,
         "GIT_CONFIG_NOSYSTEM": "1",
@@ -154,7 +154,7 @@ def _environment(home: Path) -> dict[str, str]:
 
 @pytest.fixture(scope="session")
 def pg_server() -> Iterator[PgServer]:
-    """A PostgreSQL server of this process; what needs one is skipped where it cannot start."""
+    """Start a PostgreSQL server for this process; skip its tests where it cannot start."""
     pytest.importorskip("psycopg")
     from tests.pgserver import NoServer, PgServer
 
@@ -175,7 +175,7 @@ def pg_url(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture
 def pg_store(pg_url: str) -> str:
-    """The URL of a store on that server which nobody has used."""
+    """Return the URL of an unused store on that server."""
     return f"{pg_url}&schema=t{os.getpid()}_{next(_numbers)}"
 
 
@@ -194,7 +194,7 @@ def quick_probe(warm: Warm, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def plain_user() -> Iterator[Path]:
-    """A folder owned by a user without privileges, who we are meanwhile."""
+    """Make a folder owned by a user without privileges, and run the test as that user."""
     folder = Path(tempfile.mkdtemp())
     if root := os.geteuid() == 0:
         os.chown(folder, NOBODY, NOBODY)
@@ -208,7 +208,7 @@ def plain_user() -> Iterator[Path]:
 
 @pytest.fixture
 def open_folder() -> Iterator[Path]:
-    """A folder that other users can reach: pytest closes its own whenever somebody begins a run."""
+    """Make a folder that other users can read: pytest restricts its own at the start of a run."""
     folder = Path(tempfile.mkdtemp(dir=room_in_memory()))
     folder.chmod(0o755)
     yield folder

@@ -1,4 +1,4 @@
-"""Two devices with homes of their own, and one session that both of them work on."""
+"""Provide two devices with separate homes, and one session that both of them work on."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from forestay.base.clock import FakeClock
 
 
 class Device:
-    """A home in a folder of its own, with a clock that a test may turn."""
+    """Open a home in a separate folder, with a clock that a test may change."""
 
     def __init__(self, path: Path, name: str, seed: int) -> None:
         self.folder = path / name / "project"
@@ -32,28 +32,28 @@ class Device:
     def session(self, id: str = "s-1") -> Session:
         return self.stay.session(id)
 
-    def take(self, other: Device, session: str = "s-1") -> None:
-        """All that another device knows of a session."""
+    def receive(self, other: Device, session: str = "s-1") -> None:
+        """Import all events that another device has of a session."""
         other.session(session).export(str(other.exports), overwrite=True)
         self.stay.backups.import_(str(other.exports))
 
 
 class Pair:
-    """A laptop, and a desktop that knows what the laptop began; then each goes its way."""
+    """Start a session on a laptop and copy it to a desktop; then each works separately."""
 
     def __init__(self, path: Path) -> None:
         self.laptop, self.desktop = Device(path, "laptop", 1), Device(path, "desktop", 2)
-        begun = self.laptop.stay.start("hold fast", id="s-1")
-        begun.tasks.add("one", id="t1")
-        begun.tasks.start("t1")
-        begun.agents.start("a1", task="write it")
-        self.desktop.take(self.laptop)
+        session = self.laptop.stay.start("hold fast", id="s-1")
+        session.tasks.add("one", id="t1")
+        session.tasks.start("t1")
+        session.agents.start("a1", task="write it")
+        self.desktop.receive(self.laptop)
         self.a, self.b = self.laptop.session(), self.desktop.session()
 
-    def meet(self) -> None:
-        """Both know everything."""
-        self.laptop.take(self.desktop)
-        self.desktop.take(self.laptop)
+    def exchange(self) -> None:
+        """Exchange all events between both devices."""
+        self.laptop.receive(self.desktop)
+        self.desktop.receive(self.laptop)
 
     def close(self) -> None:
         for device in (self.laptop, self.desktop):

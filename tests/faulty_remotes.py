@@ -1,12 +1,11 @@
-"""Storages for tests: one in memory, and wrappers that make any remote fail, lag or lie.
+"""Remotes for tests: one in memory, and wrappers that make any remote fail, lag or lie.
 
-A wrapper changes nothing behind its remote: another handle on the same data sees the truth. Each
-counts in `fired` how often its fault was met, so that a test can say that it tried what it claims
-to have tried.
+A wrapper does not change the data: another handle on the same remote reads the true data. Each
+counts in `fired` how often its fault occurred, so that a test can check that it tried the fault.
 
     lying = Lying(remote, before=snapshot(remote))
-    ...                       # someone pushes
-    lying.roll_back()         # from now on it shows the state of before
+    ...                       # another device pushes
+    lying.roll_back()         # from now on it returns the earlier state
     with pytest.raises(RolledBack):
         pull(home, lying)
     assert lying.fired["rollback"]
@@ -24,7 +23,7 @@ from forestay.sync.remotes.port import Object, Oddity, Probe, Remote, check_name
 
 
 class MemoryRemote(Remote):
-    """All objects in a dict; several remotes may share one."""
+    """Store all objects in a dict; several remotes may share one."""
 
     backend = "memory"
 
@@ -56,12 +55,12 @@ class MemoryRemote(Remote):
 
 
 def snapshot(remote: Remote) -> dict[str, bytes]:
-    """Every object as it is now."""
+    """Return every object with its present bytes."""
     return {each.name: remote.get(each.name) for each in remote.list("")}
 
 
 class Wrapper(Remote):
-    """Passes everything on; `fired` counts the faults that were met, by their names."""
+    """Forward every call; `fired` counts the faults that occurred, by name."""
 
     def __init__(self, inner: Remote) -> None:
         self.inner = inner
@@ -94,7 +93,7 @@ class Wrapper(Remote):
 
 
 class Late(Wrapper):
-    """Lists what was put through it only after so many lists have left it out."""
+    """List a new object only after so many lists have omitted it."""
 
     def __init__(self, inner: Remote, lists: int = 1) -> None:
         super().__init__(inner)
@@ -125,10 +124,10 @@ BEFORE, AFTER, HALF = "before", "after", "half"
 
 
 class Dying(Wrapper):
-    """Breaks off at the call number `at`, counted from 1, and at every one after it.
+    """Fail at the call number `at`, counted from 1, and at every later one.
 
-    `how`: `before` anything is done, `after` it was done but nobody was told, or, of a put,
-    `half` of the bytes under the name.
+    `how` is `before` (nothing is done), `after` (it is done, but not reported), or for a put `half`
+    (half of the bytes are stored under the name).
     """
 
     def __init__(self, inner: Remote, at: int, how: str = BEFORE, only: str = "put") -> None:
@@ -144,8 +143,8 @@ class Dying(Wrapper):
         return self.inner.get(name)
 
     def put(self, name: str, data: bytes) -> bool:
-        kept = data[: len(data) // 2] if self.how == HALF else data
-        self._count("put", lambda: self.inner.put(name, kept))
+        stored = data[: len(data) // 2] if self.how == HALF else data
+        self._count("put", lambda: self.inner.put(name, stored))
         return self.inner.put(name, data)
 
     def delete(self, name: str) -> None:
@@ -163,7 +162,7 @@ class Dying(Wrapper):
 
 
 class Throttling(Wrapper):
-    """Refuses calls as long as `refuses`, asked with the number of the call, says so."""
+    """Refuse the calls for whose number `refuses` returns true."""
 
     def __init__(
         self, inner: Remote, refuses: Callable[[int], bool] = lambda n: n % 3 != 0
@@ -172,22 +171,22 @@ class Throttling(Wrapper):
         self.refuses, self.calls = refuses, 0
 
     def list(self, prefix: str) -> Iterator[Object]:
-        self._ask()
+        self._refuse_if_due()
         yield from self.inner.list(prefix)
 
     def get(self, name: str) -> bytes:
-        self._ask()
+        self._refuse_if_due()
         return self.inner.get(name)
 
     def put(self, name: str, data: bytes) -> bool:
-        self._ask()
+        self._refuse_if_due()
         return self.inner.put(name, data)
 
     def delete(self, name: str) -> None:
-        self._ask()
+        self._refuse_if_due()
         self.inner.delete(name)
 
-    def _ask(self) -> None:
+    def _refuse_if_due(self) -> None:
         self.calls += 1
         if self.refuses(self.calls):
             self.fired["throttled"] += 1
@@ -195,7 +194,7 @@ class Throttling(Wrapper):
 
 
 class Full(Wrapper):
-    """Has room for so many bytes more."""
+    """Accept only `room` more bytes."""
 
     def __init__(self, inner: Remote, room: int = 0) -> None:
         super().__init__(inner)
@@ -211,7 +210,7 @@ class Full(Wrapper):
 
 
 class ReadOnlyRemote(Wrapper):
-    """Takes nothing and removes nothing."""
+    """Refuse every put and delete."""
 
     def put(self, name: str, data: bytes) -> bool:
         raise self._refusal(name)
@@ -225,7 +224,7 @@ class ReadOnlyRemote(Wrapper):
 
 
 class Forgetful(Wrapper):
-    """Ignores conditions: the last writer wins, and is told that it was the first."""
+    """Ignore conditions: the last writer wins, and the answer claims that it was the first."""
 
     def put(self, name: str, data: bytes) -> bool:
         if not self.inner.put(name, data):
@@ -239,61 +238,61 @@ class Forgetful(Wrapper):
 
 
 class Lie(NamedTuple):
-    """What is shown under a name instead of the truth; None for nothing at all."""
+    """Hold the false bytes returned under a name, or None for a hidden object."""
 
     kind: str
     data: bytes | None
 
 
 class Lying(Wrapper):
-    """Shows something else than is there. Lies add up; `tell_the_truth` ends them.
+    """Return false data. Lies accumulate; `clear_lies` ends them.
 
-    A lie that would show the truth (a bit flipped twice, a rollback of nothing) is none.
-    `believed` are the names under which somebody was handed false bytes.
+    A lie equal to the true data (a bit flipped twice, a rollback of nothing) does not count.
+    `delivered` are the names under which a caller received false bytes.
     """
 
     def __init__(self, inner: Remote, *, before: Mapping[str, bytes] | None = None) -> None:
         super().__init__(inner)
         self.before = dict(before or {})
         self.lies: dict[str, Lie] = {}
-        self.believed: set[str] = set()
+        self.delivered: set[str] = set()
 
-    # -- what it can do --------------------------------------------------------------------------
+    # -- lies ------------------------------------------------------------------------------------
 
     def hide(self, name: str, kind: str = "hidden") -> None:
-        self._tell(kind, name, None)
+        self._lie_about(kind, name, None)
 
     def show(self, name: str, data: bytes, kind: str = "shown") -> None:
-        self._tell(kind, name, data)
+        self._lie_about(kind, name, data)
 
     def truncate(self, name: str, size: int) -> None:
-        self._tell("truncated", name, self.get(name)[:size])
+        self._lie_about("truncated", name, self.get(name)[:size])
 
     def flip(self, name: str, bit: int) -> None:
         data = bytearray(self.get(name))
         data[bit // 8 % len(data)] ^= 1 << bit % 8
-        self._tell("flipped", name, bytes(data))
+        self._lie_about("flipped", name, bytes(data))
 
     def swap(self, one: str, other: str) -> None:
         first, second = self.get(one), self.get(other)
-        self._tell("swapped", one, second)
-        self._tell("swapped", other, first)
+        self._lie_about("swapped", one, second)
+        self._lie_about("swapped", other, first)
 
     def replay(self, old: str, new: str) -> None:
-        """An object that is there under another name as well, or in the place of another."""
-        self._tell("replayed", new, self.get(old))
+        """Return an existing object under another name as well."""
+        self._lie_about("replayed", new, self.get(old))
 
     def move(self, old: str, new: str) -> None:
         self.replay(old, new)
         self.hide(old, "moved")
 
     def roll_back(self, prefix: str = "") -> None:
-        """Show the state of `before`, of all names that begin with the prefix."""
+        """Return the state of `before` for all names that begin with the prefix."""
         now = {each.name for each in self.inner.list(prefix)}
         for name in now | {each for each in self.before if each.startswith(prefix)}:
-            self._tell("rollback", name, self.before.get(name))
+            self._lie_about("rollback", name, self.before.get(name))
 
-    def tell_the_truth(self) -> None:
+    def clear_lies(self) -> None:
         self.lies.clear()
 
     # -- the port --------------------------------------------------------------------------------
@@ -315,10 +314,10 @@ class Lying(Wrapper):
         self.fired[lie.kind] += 1
         if lie.data is None:
             raise NotThere(f"no {name} at {self.address}")
-        self.believed.add(name)
+        self.delivered.add(name)
         return lie.data
 
-    def _tell(self, kind: str, name: str, data: bytes | None) -> None:
+    def _lie_about(self, kind: str, name: str, data: bytes | None) -> None:
         try:
             truth = self.inner.get(check_name(name))
         except NotThere:

@@ -1,4 +1,4 @@
-"""What is between the two lines that `text.prompt` puts around a text for a model."""
+"""Read the text between the two lines that `text.prompt` puts around it for a model."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from forestay.base import text as gate
 
 
 def unfence(block: str, secret: bytes) -> str | None:
-    """The text of a block that `prompt` made with this secret; None for any other block."""
+    """Return the text of a block that `prompt` made with this secret; None for any other."""
     match = re.fullmatch(r"(?s)<<<data (\w+)(?: ([^\n]*))?\n(.*)\n(\w+)>>>", block)
     if not match or match[1] != match[4]:
         return None

@@ -1,4 +1,4 @@
-"""A project with a session in each of the five formats, for tests that meet such files."""
+"""Write a project with a session in each of the five formats, for tests that read such files."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def _steps(kind: str) -> list[StepFact]:
 
 
 def bundle(kind: str) -> dict[str, bytes]:
-    """The files of one session, as we would write them."""
+    """Return the files of one session, as Forestay would write them."""
     tree = load_format(kind).put(None, facts(kind), Where(now=NOW, project_path="/p", naive="utc"))
     return {name: fresh(name.rsplit(".", 1)[-1], v) for name, v in tree.items() if v is not None}
 
@@ -81,7 +81,7 @@ def fill(project: Path, kinds: Iterable[str] = tuple(REGISTRY)) -> None:
 
 
 def snapshot(folder: Path) -> dict[str, bytes]:
-    """Every file below a folder with its bytes; of what is no file, its kind."""
+    """Return every file below a folder with its bytes; for a link, the word link."""
     return dict(_entries(folder))
 
 

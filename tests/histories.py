@@ -1,14 +1,13 @@
-"""Random histories of several devices, for tests of code that must accept any journal.
+"""Generate random histories of several devices, for tests of code that must accept any journal.
 
-`simulate` plays a small world: machines append to one session, exchange parts of what they know,
-get copied (two machines write under one device id until they notice), get set back to an old
-backup, adopt the same outside thing under the same id, undo and undo the undoing, forget events,
-and meet kinds of a newer version. The clocks of some are days apart. All links are made by the
-code that makes real ones, so every event is one that an honest device could have written; `lies`
-adds some that none could.
+`simulate` runs a small world: machines append to one session, exchange parts of their events, are
+copied (two machines write under one device id until they notice), are restored from an old backup,
+adopt the same external event under the same id, undo and redo, forget events, and receive kinds of
+a newer version. Some clocks are days apart. All links are made by the code that makes real ones, so
+an honest device could have written every event; `lies` adds some that none could.
 
-Everything is drawn from the `Random` handed in: one seed is one history, and a property test may
-hand in a generator that shrinks.
+All choices come from the `Random` argument: one seed is one history, and a property test may pass a
+generator that shrinks.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ _NAMES = ("m", "b", "x", "f", "q", "c")
 _SKEW = {"x": 5 * 86_400_000, "q": -400 * 86_400_000}
 """By how much the clocks of some devices are off, by the first letter of their names."""
 _Made = TypeVar("_Made")
-_AHEAD = ("future.thing", "step.teleported", "session.cloned")
+_NEWER_KINDS = ("future.thing", "step.teleported", "session.cloned")
 
 
 def next_event(
@@ -48,13 +47,13 @@ def next_event(
     salt: bytes,
     must: str = "",
 ) -> tuple[Sealed, Event]:
-    """Return the next event of a device's chain for a body as it was made; see `next_of`."""
+    """Return the next event of a device's chain for an unprocessed body; see `next_of`."""
     fields: dict[str, Any] = {"id": id, "session": session, "at": at, "actor": actor, "must": must}
     return next_of(core, ev.as_stored(body), device, salt, **fields)
 
 
 class SimulatedMachine:
-    """One home: a device id and the events it holds."""
+    """Simulate one home: a device id and the events it holds."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -66,35 +65,35 @@ class SimulatedMachine:
         self.written: set[str] = set()
         self.backups: list[list[Event]] = []
 
-    def take(self, events: Iterable[Event]) -> None:
-        """Hold these too; a device id that someone else wrote under is given up."""
+    def receive(self, events: Iterable[Event]) -> None:
+        """Add events; change the device id if another machine wrote under it."""
         fresh = [event for event in in_order(events) if event.hash not in self.held]
         for event in fresh:
             self.held[event.hash] = event
             advance(self.core, event)
         met = {event.head.device for event in fresh if event.hash not in self.written}
         if self.device in met:
-            self.take_new_id()
+            self.use_new_id()
 
-    def take_new_id(self) -> None:
+    def use_new_id(self) -> None:
         self.ids += 1
         self.device = f"{self.name}-{self.ids}"
 
-    def go_back_to(self, events: list[Event]) -> None:
-        """Hold just these, and remember nothing else: not even having written it."""
+    def restore(self, events: list[Event]) -> None:
+        """Hold only these events, and forget all others, even that they were written here."""
         self.core, self.held = Core(), {}
         self.written = {event.hash for event in events}
-        self.take(events)
+        self.receive(events)
 
     def copy(self, name: str) -> SimulatedMachine:
         twin = SimulatedMachine(name)
         twin.device = self.device
-        twin.go_back_to(list(self.held.values()))
+        twin.restore(list(self.held.values()))
         return twin
 
 
 class World:
-    """The machines, and every event that was ever written in the order of writing."""
+    """Hold the machines, and all events in the order of writing."""
 
     def __init__(self, random: Random) -> None:
         self.random = random
@@ -102,12 +101,12 @@ class World:
         self.events: list[Event] = []
         self.sealed: dict[str, Sealed] = {}
 
-    def live(self, steps: int, *, newer: bool = True) -> None:
+    def run(self, steps: int, *, newer: bool = True) -> None:
         self.write(self.machines[0], ev.SessionStarted(goal="hold fast"))
         for _ in range(steps):
-            happening = self.random.choice(_HAPPENINGS)
-            if newer or happening is not _write_newer:
-                happening(self)
+            action = self.random.choice(_ACTIONS)
+            if newer or action is not _write_newer:
+                action(self)
 
     def write(self, machine: SimulatedMachine, body: Body, id: str = "") -> Event:
         sealed, event = next_event(
@@ -120,36 +119,36 @@ class World:
             actor=self.random.choice(("cli", "user", "agent:a1", "file:praxis")),
             salt=self._salt(),
         )
-        return self._keep(machine, sealed, event)
+        return self._store(machine, sealed, event)
 
     def write_raw(self, machine: SimulatedMachine, kind: str, data: bytes, must: str = "") -> Event:
-        """An event this version could not make: of a newer kind, or with data unfit for its own."""
+        """Write an event this version could not: of a newer kind, or with invalid data."""
         fields = {"id": f"e{len(self.events)}", "session": SESSION, "at": _BEGAN, "actor": "cli"}
         sealed, _ = seal_next(
             machine.core, machine.device, kind, data, self._salt(), **fields, must=must
         )
-        return self._keep(machine, sealed, ev.read(sealed))
+        return self._store(machine, sealed, ev.read(sealed))
 
     def _salt(self) -> bytes:
         return self.random.getrandbits(8 * ev.SALT_BYTES).to_bytes(ev.SALT_BYTES, "big")
 
-    def _keep(self, machine: SimulatedMachine, sealed: Sealed, event: Event) -> Event:
+    def _store(self, machine: SimulatedMachine, sealed: Sealed, event: Event) -> Event:
         self.sealed[event.hash] = sealed
         self.events.append(event)
         machine.written.add(event.hash)
-        machine.take([event])
+        machine.receive([event])
         return event
 
 
 def simulate(random: Random, steps: int = 20, *, newer: bool = True) -> World:
-    """A world after so many happenings; `newer` lets kinds of a newer version appear."""
+    """Return a world after so many actions; `newer` allows kinds of a newer version."""
     world = World(random)
-    world.live(steps, newer=newer)
+    world.run(steps, newer=newer)
     return world
 
 
 def closed(held: dict[str, Event], wanted: Iterable[str]) -> list[Event]:
-    """These events and all of their past."""
+    """Return these events and all of their ancestors."""
     found: dict[str, Event] = {}
     todo = list(wanted)
     while todo:
@@ -161,18 +160,18 @@ def closed(held: dict[str, Event], wanted: Iterable[str]) -> list[Event]:
 
 
 def erased(event: Event) -> Event:
-    """The event after its content was erased."""
+    """Return the event without its content."""
     return Event(event.head, event.hash, ev.Erased(), event.seq)
 
 
 def image(state: State) -> dict[tuple[str, str], bytes]:
-    """Every part of a state as bytes, by table and key; equal states have equal images."""
+    """Return every part of a state as bytes, by table and key; equal states have equal images."""
     parts = {(table, key): _encode(row) for table, key, row in state.rows.items()}
     core = msgspec.to_builtins(state.core, str_keys=True)
     return {("core", ""): _encode(core), **parts}
 
 
-# -- what happens ------------------------------------------------------------------------------
+# -- actions -----------------------------------------------------------------------------------
 
 
 def _write(world: World) -> None:
@@ -181,14 +180,14 @@ def _write(world: World) -> None:
 
 def _write_newer(world: World) -> None:
     random = world.random
-    kind = random.choice((*_AHEAD, *ev.KINDS))
+    kind = random.choice((*_NEWER_KINDS, *ev.KINDS))
     data = random.choice((b"{}", b'{"step":7}', b"[]", b'{"goal":null,"x":[1]}', b"not json"))
     must = random.choice(("", "", "2", "10", "9.1"))
     world.write_raw(random.choice(world.machines), kind, data, must)
 
 
 def _adopt(world: World) -> None:
-    """Something outside is seen; other machines may see it too and derive the same id."""
+    """Adopt an external event; other machines may adopt it too and derive the same id."""
     id = f"adopted-{world.random.randrange(3)}"
     machine = world.random.choice(world.machines)
     if all(event.id != id for event in machine.held.values()):
@@ -206,7 +205,7 @@ def _retract(world: World) -> None:
 
 
 def _forget(world: World) -> None:
-    """Events are forgotten, a tombstone among them perhaps, which says as much as before."""
+    """Forget events, possibly also a tombstone, which stays effective."""
     machine = world.random.choice(world.machines)
     held = list(machine.held.values())
     targets = world.random.sample(held, min(world.random.randrange(1, 4), len(held)))
@@ -215,16 +214,16 @@ def _forget(world: World) -> None:
 
 
 def _exchange(world: World) -> None:
-    giver, taker = world.random.choice(world.machines), world.random.choice(world.machines)
+    source, target = world.random.choice(world.machines), world.random.choice(world.machines)
     if world.random.random() < 0.6:
-        taker.take(list(giver.held.values()))
+        target.receive(list(source.held.values()))
     else:
-        hashes = list(giver.held)
-        taker.take(closed(giver.held, world.random.sample(hashes, min(2, len(hashes)))))
+        hashes = list(source.held)
+        target.receive(closed(source.held, world.random.sample(hashes, min(2, len(hashes)))))
 
 
 def _join(world: World) -> None:
-    """Another machine joins the session: a new one, or a copy of a known home."""
+    """Add another machine to the session: a new one, or a copy of a known home."""
     if len(world.machines) > 4:
         return
     origin = world.random.choice(world.machines)
@@ -232,11 +231,11 @@ def _join(world: World) -> None:
     chance = world.random.random()
     if chance < 0.4:
         machine = SimulatedMachine(name)
-        machine.take(list(origin.held.values()))
+        machine.receive(list(origin.held.values()))
     else:
         machine = origin.copy(name)
         if chance < 0.6:
-            machine.take_new_id()
+            machine.use_new_id()
     world.machines.append(machine)
 
 
@@ -245,17 +244,17 @@ def _back_up_or_restore(world: World) -> None:
     if not machine.backups or world.random.random() < 0.5:
         machine.backups.append(list(machine.held.values()))
         return
-    machine.go_back_to(world.random.choice(machine.backups))
+    machine.restore(world.random.choice(machine.backups))
     if world.random.random() < 0.5:
-        machine.take_new_id()
+        machine.use_new_id()
 
 
 def _weighted(*rows: tuple[int, _Made]) -> list[_Made]:
-    """Each value as often as its weight says, to choose from."""
+    """Return a list with each value as often as its weight."""
     return [value for weight, value in rows for _ in range(weight)]
 
 
-_HAPPENINGS: list[Callable[[World], None]] = _weighted(
+_ACTIONS: list[Callable[[World], None]] = _weighted(
     (50, _write),
     (20, _exchange),
     (8, _join),
@@ -271,7 +270,7 @@ _HAPPENINGS: list[Callable[[World], None]] = _weighted(
 
 
 def random_body(random: Random) -> Body:
-    """Any kind there is; those that can contradict each other come up more often."""
+    """Return a body of any kind; kinds that can contradict each other are more frequent."""
     return random.choice(_BODIES)(random)
 
 
@@ -375,7 +374,7 @@ _BODIES: list[Callable[[Random], Body]] = _weighted(
 
 
 def lies(random: Random, events: list[Event], count: int = 3) -> list[Event]:
-    """Events no honest device writes: wrong clocks, numbers and links, and unfit values."""
+    """Return events no honest device writes: wrong clocks, numbers, links and values."""
     return [_lie(random, random.choice(events), f"lie{i}") for i in range(count)]
 
 

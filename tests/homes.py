@@ -1,4 +1,4 @@
-"""A home for tests: a store, a journal and a clock of its own, and ways to do harm to them."""
+"""Provide a home for tests: a store, a journal and a clock, and a way to damage them."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def hashes(events: list[Sealed]) -> set[str]:
 
 
 class Home:
-    """A home with its store, its journal and a clock of its own."""
+    """Open a home with a store, a journal and a separate clock."""
 
     def __init__(self, path: Path, seed: int = 0) -> None:
         self.path = path
@@ -60,7 +60,7 @@ class Home:
     def note(self, text: str, session: str = "s-1") -> None:
         self.do(session, ev.NoteAdded(text=text))
 
-    def keep(self, content: bytes, session: str = "s-1") -> str:
+    def save_artifact(self, content: bytes, session: str = "s-1") -> str:
         body = ev.ArtifactSaved(path="out.txt", digest=digest_of(content), size=len(content))
         self.do(session, body, content=content)
         return digest_of(content)
@@ -86,15 +86,15 @@ class Home:
     def save_new(self, keep: int = 2) -> backup.BackupResult | None:
         return backup.backup_if_due(self.store, self.folder, clock=self.clock, keep=keep)
 
-    # -- harm ----------------------------------------------------------------------------------
+    # -- damage --------------------------------------------------------------------------------
 
     def write(self, sql: str, *values: object) -> None:
-        """Change the tables, as no code of ours ever would."""
+        """Change the tables, as Forestay never would."""
         self.store.database.write(lambda connection: connection.execute(sql, values))
         self.journal = Journal(self.store, self.clock, Redactor())
 
 
 def state_of(session: Session, at: str | int = "") -> State:
-    """Return the engine's own state of a session, which `Session.show` makes a typed value of."""
+    """Return the internal state of a session, which `Session.show` converts to a typed value."""
     state: State = session.show(at)._source
     return state

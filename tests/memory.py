@@ -1,4 +1,4 @@
-"""Where tests may write without a disk."""
+"""Find a folder in memory, where tests write without a disk."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ _PLACE = "/dev/shm"
 
 
 def room_in_memory(least: int = 1 << 31) -> str | None:
-    """A folder in memory with at least so much room, if there is one."""
+    """Return a folder in memory with at least `least` free bytes, or None."""
     try:
         facts = os.statvfs(_PLACE)
     except OSError:

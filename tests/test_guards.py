@@ -1,4 +1,4 @@
-"""Guards: what must not happen although it nearly could. Each test fails when its guard is gone."""
+"""Guards against rare faults. Each test fails when its guard is removed."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def home(tmp_path: Path, project: Path) -> Iterator[Forestay]:
         yield opened
 
 
-def test_device_whose_id_is_disputed_may_not_erase(home: Forestay) -> None:
+def test_device_with_a_disputed_id_may_not_erase(home: Forestay) -> None:
     session = home.start("Fix login", id="login")
     assert home.context.journal.rights(session.id).may_erase("laptop", "laptop")
     home.context.store.machine.remotes.note_at_home(session.id, PARALLEL, {"somewhere": "laptop"})
@@ -44,9 +44,7 @@ def test_device_whose_id_is_disputed_may_not_erase(home: Forestay) -> None:
 
 
 @pytest.mark.parametrize("context", ["writing the tests", ""])
-def test_key_of_a_pause_is_refused_for_a_pause_with_another_context(
-    home: Forestay, context: str
-) -> None:
+def test_key_of_a_pause_is_refused_with_another_context(home: Forestay, context: str) -> None:
     session = home.start("Fix login")
     first = session.pause(context="reading the code", key="k")
     assert session.pause(context="reading the code", key="k").seq == first.seq
@@ -55,7 +53,7 @@ def test_key_of_a_pause_is_refused_for_a_pause_with_another_context(
 
 
 @pytest.mark.parametrize("seconds, recorded", [(1, 1), (11, 2), (99, 2)])
-def test_same_words_count_as_one_prompt_only_within_ten_seconds(
+def test_equal_prompts_count_as_one_only_within_ten_seconds(
     tmp_path: Path, seconds: int, recorded: int
 ) -> None:
     hooks = Hooks(tmp_path)
@@ -72,8 +70,8 @@ def test_same_words_count_as_one_prompt_only_within_ten_seconds(
 
 def commit(folder: Path) -> str:
     folder.mkdir(exist_ok=True)
-    who = ["-c", "user.name=t", "-c", "user.email=t@example.org"]
-    for words in (["init", "-q"], [*who, "commit", "-q", "--allow-empty", "-m", str(folder)]):
+    author = ["-c", "user.name=t", "-c", "user.email=t@example.org"]
+    for words in (["init", "-q"], [*author, "commit", "-q", "--allow-empty", "-m", str(folder)]):
         subprocess.run(["git", *words], cwd=folder, check=True)
     done = subprocess.run(
         ["git", "rev-parse", "HEAD"], cwd=folder, check=True, capture_output=True, text=True
@@ -81,7 +79,7 @@ def commit(folder: Path) -> str:
     return done.stdout.strip()
 
 
-def test_checkout_of_a_folder_that_is_not_the_sessions_is_not_recorded(
+def test_checkout_of_another_folder_is_not_recorded(
     tmp_path: Path, home: Forestay, project: Path
 ) -> None:
     ours, theirs = commit(project), commit(tmp_path / "elsewhere")
@@ -109,7 +107,7 @@ def test_no_section_of_a_briefing_takes_half_of_the_budget() -> None:
 
 
 @pytest.mark.parametrize("milliseconds, found", [(5, "merge"), (5_000, "")])
-def test_git_is_remembered_as_idle_only_after_the_tick_of_its_last_change(
+def test_git_is_cached_as_idle_only_after_the_tick_of_its_last_change(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, milliseconds: int, found: str
 ) -> None:
     commit(tmp_path)
@@ -121,7 +119,7 @@ def test_git_is_remembered_as_idle_only_after_the_tick_of_its_last_change(
             return changed + milliseconds
 
     monkeypatch.setattr(tree, "Clock", Frozen)
-    # A disk on which two changes within one tick leave the folder with the same stamp.
+    # Simulate a disk on which two changes within one tick leave the same stamp.
     monkeypatch.setattr(files, "stamp_of", lambda facts: "the same")
     assert tree.git_operation(where) == ""
     (tmp_path / ".git" / "MERGE_HEAD").touch()

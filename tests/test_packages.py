@@ -1,4 +1,4 @@
-"""The plugin, the desktop extension and the registry entry: one version, and nothing missing."""
+"""The plugin, the desktop extension and the registry entry are complete and of one version."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ def scripts(monkeypatch: pytest.MonkeyPatch) -> Any:
     return packages
 
 
-def _said(path: Path) -> Any:
+def _read_json(path: Path) -> Any:
     return json.loads(path.read_text("utf-8"))
 
 
-def test_every_package_is_of_the_programs_version(scripts: Any) -> None:
+def test_every_package_has_the_programs_version(scripts: Any) -> None:
     stated = scripts.stated_versions()
     assert len(stated) == 4
     for name, versions in stated.items():
@@ -41,7 +41,7 @@ def test_every_package_is_of_the_programs_version(scripts: Any) -> None:
         assert set(versions) == {forestay.__version__}, name
 
 
-def test_a_version_that_was_forgotten_is_refused(
+def test_an_outdated_version_is_refused(
     scripts: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(scripts, "version", lambda: "9.9.9")
@@ -64,17 +64,17 @@ def test_the_extension_holds_its_server_and_the_wheel(scripts: Any, tmp_path: Pa
     (tmp_path / wheel).write_bytes(b"wheel")
     _, bundle, _ = scripts.build(tmp_path)
     names = zipfile.ZipFile(bundle).namelist()
-    manifest = _said(PACKAGES / "desktop" / "manifest.json")
+    manifest = _read_json(PACKAGES / "desktop" / "manifest.json")
     assert {"manifest.json", manifest["server"]["entry_point"], wheel, "LICENSE"} <= set(names)
     assert wheel in (PACKAGES / "desktop" / "pyproject.toml").read_text("utf-8")
 
 
 @pytest.mark.req("S2-3")
 def test_the_extension_starts_the_server_over_the_local_journal() -> None:
-    manifest = _said(PACKAGES / "desktop" / "manifest.json")
+    manifest = _read_json(PACKAGES / "desktop" / "manifest.json")
     assert manifest["server"]["type"] == "uv"
     assert manifest["server"]["mcp_config"]["env"] == {"FORESTAY_HOME": "${user_config.home}"}
-    assert manifest["user_config"]["home"]["default"] == "", "empty is the home of everyone else"
+    assert manifest["user_config"]["home"]["default"] == "", "empty is the default home"
     server = (PACKAGES / "desktop" / "server.py").read_text("utf-8")
     done = subprocess.run(
         [sys.executable, "-c", server.replace("entry()", "print(sys.argv[1:])")],
@@ -85,8 +85,8 @@ def test_the_extension_starts_the_server_over_the_local_journal() -> None:
     assert done.stdout.strip() == "['mcp', '--desktop']"
 
 
-def test_the_plugin_hears_what_install_asks_for() -> None:
-    hooks = _said(PLUGIN / "hooks" / "hooks.json")["hooks"]
+def test_the_plugin_has_the_same_hooks_as_install() -> None:
+    hooks = _read_json(PLUGIN / "hooks" / "hooks.json")["hooks"]
     agent = AGENTS["claude-code"]
     assert tuple(hooks) == agent.events
     for event, [group] in hooks.items():
@@ -98,11 +98,11 @@ def test_the_plugin_hears_what_install_asks_for() -> None:
 
 
 def _run(
-    home: Path, *words: str, path: str = "/usr/bin:/bin", said: str = '{"a": 1}'
+    home: Path, *arguments: str, path: str = "/usr/bin:/bin", payload: str = '{"a": 1}'
 ) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [str(PLUGIN / "hooks" / "run.sh"), *words],
-        input=said,
+        [str(PLUGIN / "hooks" / "run.sh"), *arguments],
+        input=payload,
         env={"FORESTAY_HOME": str(home), "HOME": str(home), "PATH": path},
         capture_output=True,
         text=True,
@@ -111,13 +111,13 @@ def _run(
     )
 
 
-def test_the_plugins_script_says_nothing_where_forestay_is_missing(tmp_path: Path) -> None:
+def test_the_plugins_script_prints_nothing_without_forestay(tmp_path: Path) -> None:
     for event in ("SessionStart", "Stop"):
         done = _run(tmp_path, "claude-code", event)
         assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
 
 
-def test_the_plugins_script_hands_over_to_the_one_in_the_home(tmp_path: Path) -> None:
+def test_the_plugins_script_runs_the_one_in_the_home(tmp_path: Path) -> None:
     script = tmp_path / "hooks" / "forestay-hook"
     script.parent.mkdir()
     script.write_text('#!/bin/sh\necho "$@"; cat\n')
@@ -125,14 +125,16 @@ def test_the_plugins_script_hands_over_to_the_one_in_the_home(tmp_path: Path) ->
     assert _run(tmp_path, "claude-code", "Stop").stdout == 'claude-code Stop\n{"a": 1}'
 
 
-def test_without_arguments_the_plugins_script_is_called_by_codex(tmp_path: Path) -> None:
+def test_the_plugins_script_without_arguments_serves_codex(tmp_path: Path) -> None:
     script = tmp_path / "hooks" / "forestay-hook"
     script.parent.mkdir()
     script.write_text('#!/bin/sh\necho "$@"; cat\n')
     script.chmod(0o700)
-    told = '{"cwd":"/`date`/$HOME","hook_event_name":"Stop","prompt":"\\"hook_event_name\\":\\"X"}'
-    assert _run(tmp_path, said=told).stdout == f"codex Stop\n{told}\n"
-    assert _run(tmp_path, said="").stdout == "codex \n"
+    payload = (
+        '{"cwd":"/`date`/$HOME","hook_event_name":"Stop","prompt":"\\"hook_event_name\\":\\"X"}'
+    )
+    assert _run(tmp_path, payload=payload).stdout == f"codex Stop\n{payload}\n"
+    assert _run(tmp_path, payload="").stdout == "codex \n"
 
 
 @pytest.mark.req("S4-2")
@@ -140,25 +142,25 @@ def test_the_skill_is_triggered_by_the_documents_words() -> None:
     text = (PLUGIN / "skills" / "forestay" / "SKILL.md").read_text("utf-8")
     found = re.match(r"---\nname: forestay\ndescription: (.+)\n---\n", text)
     assert found, "the skill has a name and a description"
-    for words in (
+    for arguments in (
         "session state",
         "save session",
         "load session",
         "resume session",
         "session history",
     ):
-        assert f'"{words}"' in found.group(1)
+        assert f'"{arguments}"' in found.group(1)
 
 
-def test_the_marketplace_names_the_plugin_that_is_there() -> None:
-    [entry] = _said(ROOT / ".claude-plugin" / "marketplace.json")["plugins"]
-    plugin = _said(ROOT / entry["source"] / ".claude-plugin" / "plugin.json")
+def test_the_marketplace_names_the_existing_plugin() -> None:
+    [entry] = _read_json(ROOT / ".claude-plugin" / "marketplace.json")["plugins"]
+    plugin = _read_json(ROOT / entry["source"] / ".claude-plugin" / "plugin.json")
     assert plugin["name"] == entry["name"]
     assert (ROOT / "LICENSE").read_bytes() == (PLUGIN / "LICENSE").read_bytes()
 
 
 def test_the_registry_entry_starts_the_server_of_the_package() -> None:
-    entry = _said(PACKAGES / "server.json")
+    entry = _read_json(PACKAGES / "server.json")
     [package] = entry["packages"]
     assert package["identifier"] == "forestay"
     assert package["transport"] == {"type": "stdio"}

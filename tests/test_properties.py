@@ -1,4 +1,4 @@
-"""The property tests of the suite, with other and more examples than a test run has time for."""
+"""The property tests of the suite hold for more examples than a normal run tries."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def test_property_tests_are_found() -> None:
 def test_every_property_holds_for_more_examples(
     soak_seconds: float, report_figure: Callable[[str], None]
 ) -> None:
-    """One file after the other, in any order, until the time is up."""
+    """Run one file after another, in random order, until the time is up."""
     ends, done = time.monotonic() + soak_seconds, 0
     for path in random.sample(WITH_PROPERTIES, len(WITH_PROPERTIES)):
         left = ends - time.monotonic()
@@ -48,5 +48,5 @@ def _run(path: Path, seconds: float) -> tuple[int, str]:
             command, cwd=TESTS.parent, capture_output=True, text=True, timeout=seconds
         )
     except subprocess.TimeoutExpired:
-        return 0, ""  # what it saw so far was good
+        return 0, ""  # no failure until now
     return ran.returncode, ran.stdout + ran.stderr

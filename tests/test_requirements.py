@@ -1,7 +1,7 @@
-"""What the documents ask of the core, shown through the library.
+"""Requirements of the documents for the core, tested through the library.
 
-Each test cites the requirements it shows to hold; docs/requirements.md has their words. What is
-shown elsewhere (durability, locks, refusals, the display) is marked there.
+Each test cites the requirements it shows; docs/requirements.md has their text. Requirements tested
+elsewhere (durability, locks, refusals, the display) are marked there.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def s(stay: Forestay) -> Session:
 
 
 def data(session: Session) -> dict[str, Any]:
-    """What the last event says, as it is stored."""
+    """Return the stored data of the last event."""
     found: dict[str, Any] = json.loads(stored(session)[-1].data or b"{}")
     return found
 
@@ -70,8 +70,8 @@ def newest(session: Session, table: str) -> Row | None:
     return next(iter(state_of(session).rows.select(table, newest=True, limit=1)), None)
 
 
-def refused(session: Session, act: Callable[[], object]) -> bool:
-    """Whether the call is refused as bad input and leaves no trace."""
+def is_refused(session: Session, act: Callable[[], object]) -> bool:
+    """Return whether the call is refused as bad input and records nothing."""
     before = stored(session)
     with pytest.raises(InvalidInput):
         act()
@@ -126,7 +126,9 @@ EVERY_VERB: list[Callable[[Session], object]] = [
 ]
 
 
-def each_appends(s: Session, verbs: list[Callable[[Session], object]], clock: FakeClock) -> None:
+def assert_each_appends(
+    s: Session, verbs: list[Callable[[Session], object]], clock: FakeClock
+) -> None:
     before = stored(s)
     for act in verbs:
         clock.sleep(60)
@@ -139,15 +141,15 @@ def each_appends(s: Session, verbs: list[Callable[[Session], object]], clock: Fa
 
 
 @pytest.mark.req("S0-59", "S0-60", "S0-70")
-def test_every_verb_appends_and_leaves_what_is_there_as_it_was(
+def test_every_verb_appends_and_changes_no_earlier_event(
     s: Session, clock: FakeClock, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(folder)
     (folder / "a.txt").write_text("one\n")
-    each_appends(s, EVERY_VERB, clock)
+    assert_each_appends(s, EVERY_VERB, clock)
 
 
-# The verbs of a plan, in an order in which each is legal.
+# The verbs of a plan, in an order in which each is allowed.
 PLAN_VERBS: list[Callable[[Session], object]] = [
     lambda s: s.phases.fail(1, {"n": 1}, issue="no"),
     lambda s: s.phases.retry(),
@@ -158,10 +160,10 @@ PLAN_VERBS: list[Callable[[Session], object]] = [
 
 
 @pytest.mark.req("S0-59", "S0-60")
-def test_every_verb_of_a_plan_appends_too(stay: Forestay, clock: FakeClock, folder: Path) -> None:
+def test_every_verb_of_a_plan_appends(stay: Forestay, clock: FakeClock, folder: Path) -> None:
     (folder / "w.yaml").write_text("workflow: w\nphases: [Look]\neach: Part\n")
     s = stay.start("Go through it", workflow="./w.yaml")
-    each_appends(s, PLAN_VERBS, clock)
+    assert_each_appends(s, PLAN_VERBS, clock)
 
 
 ESSAY_VERBS: list[Callable[[Session], object]] = [
@@ -184,18 +186,18 @@ ESSAY_VERBS: list[Callable[[Session], object]] = [
 
 
 @pytest.mark.req("S0-59", "S0-60")
-def test_every_verb_of_an_essay_appends_too(stay: Forestay, clock: FakeClock, folder: Path) -> None:
+def test_every_verb_of_an_essay_appends(stay: Forestay, clock: FakeClock, folder: Path) -> None:
     (folder / "stage-1-thesis.md").write_text("# Thesis\n\nCats are asleep.\n")
     outline = "# Outline\n\n- **Sections**: 1\n\n### Section 1: Sleep (~100 words)\n"
     (folder / "stage-2-outline.md").write_text(outline)
     for name in ("map.md", "stage-4-draft.md", "final-essay.md"):
         (folder / name).write_text("Cats sleep.\n")
     s = stay.start("Write of cats", workflow="essay")
-    each_appends(s, ESSAY_VERBS, clock)
+    assert_each_appends(s, ESSAY_VERBS, clock)
 
 
-def test_every_verb_that_records_is_among_them() -> None:
-    """A method records if it takes a key; each is tried above, except one."""
+def test_every_verb_that_records_is_tested() -> None:
+    """Check that the lists above include every method with a `key`, except one."""
     verbs = [*EVERY_VERB, *PLAN_VERBS, *ESSAY_VERBS]
     tried = {name for act in verbs for name in act.__code__.co_names}
     recording = {
@@ -210,7 +212,7 @@ def test_every_verb_that_records_is_among_them() -> None:
 
 @pytest.mark.req("S0-72")
 @pytest.mark.parametrize("taken", ["login", "LOGIN"])
-def test_an_id_is_given_once(stay: Forestay, s: Session, taken: str) -> None:
+def test_an_id_is_used_once(stay: Forestay, s: Session, taken: str) -> None:
     before = stored(s)
     with pytest.raises(Refused):
         stay.start("Something else", id=taken)
@@ -229,12 +231,12 @@ def test_arguments_survive_quotes_and_newlines(s: Session) -> None:
 
 
 @pytest.mark.req("S0-44")
-def test_a_command_ends_in_success_or_failure_and_in_nothing_else(s: Session) -> None:
+def test_a_command_ends_only_in_success_or_failure(s: Session) -> None:
     for status in ("success", "failure"):
         s.record.command("make", status=status)
     assert {"command.success": 1, "command.failure": 1}.items() <= state_of(s).core.counts.items()
     for other in ("", "ok", "SUCCESS", "error"):
-        assert refused(s, partial(s.record.command, "make", status=other))  # type: ignore[arg-type]
+        assert is_refused(s, partial(s.record.command, "make", status=other))  # type: ignore[arg-type]
 
 
 @pytest.mark.req("S0-45")
@@ -243,15 +245,15 @@ def test_a_duration_is_a_whole_number_of_milliseconds(s: Session) -> None:
     assert data(s)["duration_ms"] == 5300
     s.record.command("make", duration_ms=0)
     assert data(s)["duration_ms"] == 0
-    assert refused(s, lambda: s.record.command("make", duration_ms=-1))
-    assert refused(s, lambda: s.record.command("make", duration_ms=1.5))  # type: ignore[arg-type]
+    assert is_refused(s, lambda: s.record.command("make", duration_ms=-1))
+    assert is_refused(s, lambda: s.record.command("make", duration_ms=1.5))  # type: ignore[arg-type]
 
 
 # -- the life of a session ---------------------------------------------------------------------
 
 
 @pytest.mark.req("S1-8")
-def test_paused_completed_and_failed_are_said_not_worked_out(s: Session) -> None:
+def test_paused_completed_and_failed_are_recorded_not_derived(s: Session) -> None:
     s.record.error("something broke")
     s.tasks.add("the only one", id="t")
     s.tasks.done("t")
@@ -278,7 +280,7 @@ def test_a_new_session_is_neither_paused_nor_completed_nor_ever_resumed(s: Sessi
 
 
 @pytest.mark.req("S1-44", "S1-45")
-def test_a_pause_has_one_of_three_reasons_and_says_what_was_being_done(s: Session) -> None:
+def test_a_pause_has_one_of_three_reasons_and_a_context(s: Session) -> None:
     for reason in ("user_request", "checkpoint_failed", "system_error"):
         s.pause(reason=reason, context=f"halfway, {reason}")
         core = state_of(s).core
@@ -286,7 +288,7 @@ def test_a_pause_has_one_of_three_reasons_and_says_what_was_being_done(s: Sessio
         s.resume()
         core = state_of(s).core
         assert (core.pause_reason, core.pause_context) == ("", "")
-    assert refused(s, lambda: s.pause(reason="tired"))  # type: ignore[arg-type]
+    assert is_refused(s, lambda: s.pause(reason="tired"))  # type: ignore[arg-type]
     s.pause()
     core = state_of(s).core
     assert (core.pause_reason, core.pause_context) == ("user_request", "")
@@ -306,9 +308,9 @@ def test_the_last_error_is_known_with_its_time(s: Session, clock: FakeClock) -> 
 
 @pytest.mark.req("S2-16")
 @pytest.mark.parametrize("goal", ["", " ", "\n"])
-def test_no_session_is_without_a_goal(stay: Forestay, s: Session, goal: str) -> None:
-    assert refused(s, lambda: stay.start(goal))
-    assert refused(s, lambda: s.record.rename(goal))
+def test_every_session_has_a_goal(stay: Forestay, s: Session, goal: str) -> None:
+    assert is_refused(s, lambda: stay.start(goal))
+    assert is_refused(s, lambda: s.record.rename(goal))
     assert [one.goal for one in stay.list(all=True)] == ["Add login"]
 
 
@@ -325,35 +327,35 @@ def test_a_session_has_one_of_four_modes(stay: Forestay, s: Session) -> None:
 
 
 @pytest.mark.req("S2-19")
-def test_progress_goes_from_0_to_1_wherever_it_comes_from(s: Session) -> None:
-    def told() -> tuple[object, object]:
+def test_progress_is_between_0_and_1_from_any_source(s: Session) -> None:
+    def progress() -> tuple[object, object]:
         status = s.status()
         return status.progress, status.progress_from
 
-    assert told() == (0.0, "none")
+    assert progress() == (0.0, "none")
     s.agents.start("a")
     s.agents.progress("a", 0.5)
     s.agents.start("b")
-    assert told() == (0.25, "agents")
+    assert progress() == (0.25, "agents")
     for id in ("t1", "t2", "t3", "t4"):
         s.tasks.add("a part", id=id)
     s.tasks.done("t1")
     s.tasks.skip("t2", "covered")
     s.tasks.done("t3")
-    assert told() == (0.75, "steps")
+    assert progress() == (0.75, "steps")
     s.record.attribute("progress", 0.65)
-    assert told() == (0.65, "given")
+    assert progress() == (0.65, "given")
     for beyond in (1.5, -1, 65):
         with pytest.raises(InvalidInput, match="0 to 1"):
             s.record.attribute("progress", beyond)
-        assert told() == (0.65, "given")
+        assert progress() == (0.65, "given")
 
 
 # -- agents ------------------------------------------------------------------------------------
 
 
 @pytest.mark.req("S2-39", "S2-40", "S2-41", "S2-42", "S2-43")
-def test_an_agent_is_told_apart_by_what_became_of_it(s: Session) -> None:
+def test_agents_have_a_status_for_each_outcome(s: Session) -> None:
     s.record.tokens(900, agent="planned")
     for id in ("at-work", "finished", "broken", "late"):
         s.agents.start(id)
@@ -374,14 +376,14 @@ def test_an_agent_is_told_apart_by_what_became_of_it(s: Session) -> None:
 
 
 @pytest.mark.req("S2-27")
-def test_an_agents_progress_goes_from_0_to_1_and_is_unknown_until_said(s: Session) -> None:
+def test_an_agents_progress_is_between_0_and_1_and_unknown_until_reported(s: Session) -> None:
     s.agents.start("code-1")
     assert agent(s, "code-1").fraction is None
     for part in (0, 0.65, 1.0):
         s.agents.progress("code-1", part)
         assert agent(s, "code-1").fraction == part
     for beyond in (-0.1, 1.01, 60, float("nan")):
-        assert refused(s, partial(s.agents.progress, "code-1", beyond))
+        assert is_refused(s, partial(s.agents.progress, "code-1", beyond))
 
 
 @pytest.mark.req("S2-29")
@@ -389,23 +391,23 @@ def test_an_agent_may_wait_for_another(s: Session) -> None:
     s.agents.start("arch-1")
     s.agents.start("code-1", blocking_on="arch-1")
     assert [agent(s, id).blocking_on for id in ("arch-1", "code-1")] == ["", "arch-1"]
-    assert refused(s, lambda: s.agents.start("code-2", blocking_on="no id at all"))
+    assert is_refused(s, lambda: s.agents.start("code-2", blocking_on="no id at all"))
 
 
 @pytest.mark.req("S2-31")
-def test_an_error_is_of_one_of_five_categories(s: Session) -> None:
+def test_an_error_has_one_of_five_categories(s: Session) -> None:
     for category in ("transient", "resource", "configuration", "logical", "permanent"):
         s.agents.start(f"a-{category}")
         s.agents.fail(f"a-{category}", "it broke", category=category)
         assert agent(s, f"a-{category}").category == category
         s.record.error("it broke", category=category)
     s.agents.start("a")
-    assert refused(s, lambda: s.agents.fail("a", "it broke", category="cosmic"))  # type: ignore[arg-type]
-    assert refused(s, lambda: s.record.error("it broke", category="cosmic"))  # type: ignore[arg-type]
+    assert is_refused(s, lambda: s.agents.fail("a", "it broke", category="cosmic"))  # type: ignore[arg-type]
+    assert is_refused(s, lambda: s.record.error("it broke", category="cosmic"))  # type: ignore[arg-type]
 
 
 @pytest.mark.req("S2-32", "S2-33", "S2-34")
-def test_a_failed_agent_keeps_its_message_and_how_often_and_when_it_was_tried_again(
+def test_a_failed_agent_has_its_message_attempts_and_last_retry(
     s: Session, clock: FakeClock
 ) -> None:
     s.agents.start("code-1")
@@ -427,16 +429,14 @@ def test_a_failed_agent_keeps_its_message_and_how_often_and_when_it_was_tried_ag
 
 
 @pytest.mark.req("S2-48", "S2-49", "S2-50", "S2-51", "S2-52")
-def test_a_decision_keeps_what_it_was_about_the_options_the_choice_and_the_reason(
-    s: Session, clock: FakeClock
-) -> None:
+def test_a_decision_has_its_subject_options_choice_and_reason(s: Session, clock: FakeClock) -> None:
     clock.sleep(60)
     s.decide("the store", options=["SQLite", "files"], chosen="SQLite", because="one file")
     made = newest(s, "decision")
     assert isinstance(made, Decision)
     assert (made.at, made.what, made.because) == (clock.now(), "the store", "one file")
     assert (made.options, made.chosen, made.rejected) == (["SQLite", "files"], "SQLite", ["files"])
-    assert refused(s, lambda: s.decide("x", options=["SQLite", "files"], chosen="paper"))
+    assert is_refused(s, lambda: s.decide("x", options=["SQLite", "files"], chosen="paper"))
     s.decide("the name")
     made = newest(s, "decision")
     assert isinstance(made, Decision)
@@ -455,17 +455,17 @@ def git(folder: Path, *arguments: str) -> None:
 
 
 @pytest.mark.req("S2-54", "S2-55", "S2-60")
-def test_a_file_is_followed_from_its_creation_to_its_end(s: Session, folder: Path) -> None:
+def test_a_file_is_tracked_from_creation_to_deletion(s: Session, folder: Path) -> None:
     path = folder / "src" / "login.py"
     path.parent.mkdir()
-    told = []
+    changes = []
     for content in ("one\n", "two\n", None):
         path.write_text(content) if content else path.unlink()
         s.record.file(str(path))
         change = data(s)
-        told.append((change["path"], change.get("action", "modified")))
-        told.append((change.get("before"), change.get("after")))
-    assert told == [
+        changes.append((change["path"], change.get("action", "modified")))
+        changes.append((change.get("before"), change.get("after")))
+    assert changes == [
         ("src/login.py", "created"),
         (None, digest("one\n")),
         ("src/login.py", "modified"),
@@ -473,9 +473,9 @@ def test_a_file_is_followed_from_its_creation_to_its_end(s: Session, folder: Pat
         ("src/login.py", "deleted"),
         (digest("two\n"), None),
     ]
-    assert refused(s, lambda: s.record.file(str(path), action="renamed"))  # type: ignore[arg-type]
-    assert refused(s, lambda: s.record.file(str(folder.parent / "elsewhere.py")))
-    assert refused(s, lambda: s.record.file(str(path), before="abc"))
+    assert is_refused(s, lambda: s.record.file(str(path), action="renamed"))  # type: ignore[arg-type]
+    assert is_refused(s, lambda: s.record.file(str(folder.parent / "elsewhere.py")))
+    assert is_refused(s, lambda: s.record.file(str(path), before="abc"))
 
 
 @pytest.mark.req("S2-56", "S2-57")
@@ -484,15 +484,15 @@ def test_a_file_change_names_its_agent_and_its_time(
 ) -> None:
     (folder / "a.py").write_text("one\n")
     clock.sleep(60)
-    with s.agents.run("code-1") as at_work:
-        at_work.record.file(str(folder / "a.py"))
+    with s.agents.run("code-1") as run:
+        run.record.file(str(folder / "a.py"))
     changed = newest(s, "file")
     assert isinstance(changed, File)
     assert (changed.agent, changed.at) == ("code-1", clock.now())
 
 
 @pytest.mark.req("S2-58", "S2-59")
-def test_lines_added_and_removed_are_counted_given_or_unknown(
+def test_added_and_removed_lines_are_counted_given_or_unknown(
     s: Session, stay: Forestay, folder: Path, tmp_path: Path
 ) -> None:
     (folder / "a.py").write_text("one\n")
@@ -500,7 +500,7 @@ def test_lines_added_and_removed_are_counted_given_or_unknown(
     assert not {"added", "removed"} & data(s).keys()
     s.record.file(str(folder / "a.py"), added=7, removed=0)
     assert (data(s)["added"], data(s)["removed"]) == (7, 0)
-    assert refused(s, lambda: s.record.file(str(folder / "a.py"), added=-1))
+    assert is_refused(s, lambda: s.record.file(str(folder / "a.py"), added=-1))
     tree = tmp_path / "tree"
     tree.mkdir()
     git(tree, "init", "-q")
@@ -518,7 +518,7 @@ def test_lines_added_and_removed_are_counted_given_or_unknown(
 
 
 @pytest.mark.req("S2-63", "S2-64", "S2-65", "S2-66")
-def test_tokens_are_known_in_all_and_by_agent_and_compressions_are_counted(
+def test_tokens_are_known_in_total_and_by_agent_and_compressions_are_counted(
     s: Session, clock: FakeClock
 ) -> None:
     core = state_of(s).core
@@ -534,7 +534,7 @@ def test_tokens_are_known_in_all_and_by_agent_and_compressions_are_counted(
         assert (core.compressions, core.compressed_at) == (count, clock.now())
     assert core.tokens == s.status().tokens == 25000
     assert {id: agent(s, id).tokens for id in used} == used
-    assert refused(s, lambda: s.record.tokens(-1))
+    assert is_refused(s, lambda: s.record.tokens(-1))
 
 
 @pytest.mark.req("S4-34", "S4-62", "S4-63")
@@ -547,11 +547,11 @@ def test_the_share_of_the_context_is_a_whole_percentage(
     assert f"- Tokens used: ~{tokens:,} ({percent}%)\n- Last compression: Never\n" in shown
 
 
-# -- taking over -------------------------------------------------------------------------------
+# -- continuing another's work -----------------------------------------------------------------
 
 
 @pytest.mark.req("X0-12")
-def test_whoever_takes_over_is_told_goal_task_last_commands_and_that_there_is_a_plan(
+def test_a_briefing_has_goal_current_task_last_commands_and_plan(
     s: Session,
 ) -> None:
     for id in ("form", "page", "tests"):
@@ -559,18 +559,18 @@ def test_whoever_takes_over_is_told_goal_task_last_commands_and_that_there_is_a_
     s.tasks.start("page", agent="code-1")
     for n in range(1, 8):
         s.record.command(f"step-{n}")
-    told = json.loads(s.brief(budget=2000, fmt="json").text)
-    items = [(item["section"], item["id"], item["text"]) for item in told["items"]]
-    assert told["goal"] == "Add login"
-    assert "page" in told["next"]
+    briefing = json.loads(s.brief(budget=2000, fmt="json").text)
+    items = [(item["section"], item["id"], item["text"]) for item in briefing["items"]]
+    assert briefing["goal"] == "Add login"
+    assert "page" in briefing["next"]
     commands = [text.partition(" ")[0] for name, _, text in items if name == "commands"]
     assert commands == ["step-7", "step-6", "step-5", "step-4", "step-3"]
     assert {id for name, id, _ in items if name == "to_do"} == {"form", "page", "tests"}
-    assert told["totals"]["to_do"] == 3
+    assert briefing["totals"]["to_do"] == 3
 
 
 @pytest.mark.req("S4-58", "S4-59", "S4-60", "S4-61", "S4-64")
-def test_resuming_in_the_orchestrators_style_names_what_is_done_at_work_and_pending(
+def test_resuming_in_the_orchestrators_style_lists_completed_running_and_pending_work(
     s: Session, clock: FakeClock
 ) -> None:
     for id in ("design", "code", "tests"):
@@ -591,7 +591,7 @@ def test_resuming_in_the_orchestrators_style_names_what_is_done_at_work_and_pend
 
 
 @pytest.mark.req("S0-46")
-def test_what_failed_has_an_error_message(stay: Forestay, s: Session, folder: Path) -> None:
+def test_every_failure_has_an_error_message(stay: Forestay, s: Session, folder: Path) -> None:
     s.files.bind("ai-session")
     body = s.record.command("make", status="failure").body
     assert getattr(body, "error", "") == "no error message was given"

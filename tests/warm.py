@@ -1,7 +1,7 @@
-"""A process that has loaded what short scripts need, and runs each of them in a fork of itself.
+"""Run short scripts in forks of a process that has already loaded their imports.
 
-For what has to happen in a process of its own, many times: starting an interpreter takes
-twenty times as long. It loads nothing of ours, so that a script sees what a new process would.
+It is for work that needs a new process many times: starting an interpreter takes twenty times as
+long. It imports nothing of Forestay, so that a script runs as in a new process.
 """
 
 from __future__ import annotations
@@ -46,11 +46,11 @@ class Warm:
         )
 
     def run(self, script: str, *arguments: str) -> subprocess.CompletedProcess[str]:
-        ask, tell = self._process.stdin, self._process.stdout
-        assert ask is not None and tell is not None
-        ask.write(json.dumps([script, arguments]) + "\n")
-        ask.flush()
-        code, text = json.loads(tell.readline())
+        requests, answers = self._process.stdin, self._process.stdout
+        assert requests is not None and answers is not None
+        requests.write(json.dumps([script, arguments]) + "\n")
+        requests.flush()
+        code, text = json.loads(answers.readline())
         return subprocess.CompletedProcess(arguments, code, text, "")
 
     def close(self) -> None:

@@ -79,7 +79,7 @@ def contest(pair: Pair, subject: str) -> None:
     first(pair.a)
     pair.desktop.clock.jump(HOUR)
     second(pair.b)
-    pair.meet()
+    pair.exchange()
 
 
 def outcome(session: Session, subject: str) -> str:
@@ -103,7 +103,7 @@ def test_preferred_side_holds_on_both_devices(pair: Pair, subject: str, winner: 
     said = {pair.laptop.stay.devices.name_of(side.device): side.outcome for side in case.sides}
     number = next(s.number for s in case.sides if s.device == getattr(pair, winner).id)
     pair.a.disputes.settle(case.subject, prefer=number, because="I looked")
-    pair.meet()
+    pair.exchange()
     assert pair.a.disputes.list() == pair.b.disputes.list() == []
     other = [text for device, text in said.items() if device != "laptop"]
     wanted = case.sides[number - 1].outcome
@@ -154,7 +154,7 @@ def test_file_merged_by_the_user_has_its_present_content(pair: Pair) -> None:
     write("a and b\n")(
         pair.desktop.session("s-1")
     )  # this also records it, which settles the dispute
-    pair.laptop.take(pair.desktop)
+    pair.laptop.receive(pair.desktop)
     assert pair.a.disputes.list() == []
 
 
@@ -182,7 +182,7 @@ def test_one_call_can_settle_everything(pair: Pair) -> None:
     for subject in ("step:t1", "agent:a1", "decision:db"):
         CONTESTS[subject][0](pair.a)
         CONTESTS[subject][1](pair.b)
-    pair.meet()
+    pair.exchange()
     assert len(pair.a.disputes.list()) == 3
     pair.a.disputes.settle(prefer="laptop")
     assert pair.a.disputes.list() == []
@@ -342,7 +342,7 @@ def test_dispute_is_found_by_a_unique_prefix_of_its_id(pair: Pair) -> None:
             session._recorder.record(
                 ev.DecisionMade(decision=f"{what}-0a1b", what=what, chosen=chosen)
             )
-    pair.meet()
+    pair.exchange()
     with pytest.raises(InvalidInput, match="several disputes match sto"):
         pair.a.disputes.settle("sto", merge=True)
     pair.a.disputes.settle("store", merge=True)

@@ -187,7 +187,7 @@ def test_log_follow_reports_that_the_server_refuses_access(
     before = hba.read_text()
     hba.write_text("local all nobody trust\n")
     try:
-        pg_server.start_only()
+        pg_server.start_without_waiting()
         out, _ = follower.communicate(timeout=60)
     finally:
         hba.write_text(before)

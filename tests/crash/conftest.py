@@ -1,4 +1,4 @@
-"""The shim, compiled once for the whole run, and servers that a sweep may need."""
+"""Compile the shim once for the whole run, and start the servers that a sweep may need."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -28,12 +28,12 @@ def bucket(tmp_path_factory: pytest.TempPathFactory) -> Iterator[servers.Server]
 
 
 @pytest.fixture
-def beside_bucket(bucket: servers.Server, monkeypatch: pytest.MonkeyPatch) -> None:
+def bucket_environment(bucket: servers.Server, monkeypatch: pytest.MonkeyPatch) -> None:
     for name, value in bucket.environment().items():
         monkeypatch.setenv(name, value)
     monkeypatch.setenv("TRAVEL_BUCKET", bucket.address("{}"))
 
 
 @pytest.fixture
-def beside_postgres(pg_server: "PgServer", monkeypatch: pytest.MonkeyPatch) -> None:
+def postgres_environment(pg_server: "PgServer", monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TRAVEL_POSTGRES", pg_server.url.replace("/postgres?", "/{}?"))

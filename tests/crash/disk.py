@@ -1,10 +1,10 @@
-"""Folders as a disk keeps them: laid out afresh for each point, and after a power cut.
+"""Restore folders for each point, and build what a disk holds after a power cut.
 
 A power cut leaves the least that the promises of a disk allow: content lasts when its file was
-synced, a name when its folder was synced; everything else is gone. The shim keeps both by inode in
-a **stable** folder; what was there at the start is the **baseline** and counts as synced. A lasting
-name whose content was never synced is an empty file. (On a file system that gives the number of an
-inode away again, this may keep too much.)
+synced, a name when its folder was synced; everything else is gone. The shim stores both by inode in
+a **stable** folder; the initial content is the **baseline** and counts as synced. A lasting name
+whose content was never synced is an empty file. (On a file system that reuses inode numbers, this
+may preserve too much.)
 """
 
 import os
@@ -17,7 +17,7 @@ Names = dict[str, tuple[int, bool]]  # name → inode, is it a folder
 
 @dataclass(frozen=True)
 class Baseline:
-    """A folder at rest: for each inode its names (of a folder) or where its content can be read."""
+    """Describe an initial folder: each inode with its names or a copy of its content."""
 
     root: int
     names: dict[int, Names]
@@ -25,7 +25,7 @@ class Baseline:
 
 
 def baseline(folder: str, original: str) -> Baseline:
-    """Describes `folder`, a fresh copy of `original`, whose files still have the content later."""
+    """Describe `folder`, a new copy of `original`; the files of `original` preserve the content."""
     names: dict[int, Names] = {}
     content: dict[int, str] = {}
     for path, _, files in os.walk(folder):
@@ -42,31 +42,31 @@ def _names(folder: str) -> Names:
 
 
 def fingerprint(*folders: str) -> str:
-    """One hash of all that the folders hold: names, modes, inodes and bytes, but no times."""
-    found = sha256()
+    """Return one hash of all names, modes, inodes and bytes in the folders, without times."""
+    hasher = sha256()
     for folder in folders:
         for path, names, files in os.walk(folder):
             names.sort()
             for name in (".", *sorted(files)):
                 facts = os.lstat(file := os.path.join(path, name))
-                told = (os.path.relpath(file, folder), facts.st_mode, facts.st_ino, facts.st_size)
-                found.update(repr(told).encode())
+                row = (os.path.relpath(file, folder), facts.st_mode, facts.st_ino, facts.st_size)
+                hasher.update(repr(row).encode())
                 if name != ".":
                     with open(file, "rb") as data:
-                        found.update(data.read())
-    return found.hexdigest()
+                        hasher.update(data.read())
+    return hasher.hexdigest()
 
 
 def lay_out(source: str, target: str) -> None:
-    """Makes `target` equal to `source`; a file that is already there stays the same inode.
+    """Make `target` equal to `source`; a file that already exists keeps its inode.
 
-    A program may know its files by their inode, and would take a copy for another home.
+    A program may identify its files by inode, and would treat a copy as another home.
     """
     os.makedirs(target, exist_ok=True)
-    there, wanted = _names(target), _names(source)
-    for name in there.keys() - wanted.keys():
+    present, wanted = _names(target), _names(source)
+    for name in present.keys() - wanted.keys():
         path = os.path.join(target, name)
-        shutil.rmtree(path) if there[name][1] else os.unlink(path)
+        shutil.rmtree(path) if present[name][1] else os.unlink(path)
     for name, (_, is_folder) in wanted.items():
         copy = lay_out if is_folder else shutil.copy
         copy(os.path.join(source, name), os.path.join(target, name))
@@ -74,7 +74,7 @@ def lay_out(source: str, target: str) -> None:
 
 
 def after_power_cut(before: Baseline, stable: str, target: str) -> None:
-    """Builds in `target`, which must not exist, what the disk still holds, private to its owner."""
+    """Build in `target`, which must not exist, what the disk still holds, private to its owner."""
     _build_folder(before, stable, before.root, target)
 
 
@@ -86,18 +86,18 @@ def _build_folder(before: Baseline, stable: str, inode: int, target: str) -> Non
 
 
 def _lasting_names(before: Baseline, stable: str, inode: int) -> Names:
-    kept = os.path.join(stable, str(inode))
-    if not os.path.exists(kept):
+    synced = os.path.join(stable, str(inode))
+    if not os.path.exists(synced):
         return before.names.get(inode, {})
-    with open(kept, encoding="utf-8") as lines:
+    with open(synced, encoding="utf-8") as lines:
         rows = [line.rstrip("\n").split(" ", 2) for line in lines]
     names = {name: (int(child), kind == "d") for kind, child, name in rows}
     return {name: names[name] for name in names.keys() - {".", ".."}}
 
 
 def _build_file(before: Baseline, stable: str, inode: int, target: str) -> None:
-    kept = os.path.join(stable, str(inode))
-    source = kept if os.path.exists(kept) else before.content.get(inode)
+    synced = os.path.join(stable, str(inode))
+    source = synced if os.path.exists(synced) else before.content.get(inode)
     os.close(os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
     if source is not None:
         shutil.copyfile(source, target)

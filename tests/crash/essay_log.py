@@ -1,6 +1,6 @@
-"""A verb of an essay under faults: its event and its line in the log are both there, or neither.
+"""Scenario of an essay command under faults: its event and its log line both exist, or neither.
 
-After the next command, that is: who dies between the two leaves the line as a chore.
+This holds after the next command: a process killed between the two leaves the line as pending work.
 """
 
 from collections.abc import Sequence

@@ -1,9 +1,9 @@
-"""Runs scenarios under faults, one fork per point, in a process that has imported everything once.
+"""Run scenarios under faults, one fork per point, in a process that has imported everything once.
 
 A **point** is one fault at one call. The server, started with the shim preloaded, serves one
-request at a time over its standard streams: it lays out the prepared home afresh, forks,
-arms the shim in the child, and lets the scenario run into the fault. Then the home is checked, in
-another fork without any fault, twice: as the first one left it, and as a power cut would leave it.
+request at a time over its standard streams: it restores the prepared home, forks, arms the shim in
+the child, and runs the scenario into the fault. Then the home is checked twice, in another fork
+without any fault: as the first one left it, and as a power cut would leave it.
 
 Every path has the same length at every point, so that call number N is always the same call.
 """
@@ -29,11 +29,11 @@ from tests.crash import disk
 from tests.crash.scenario import Scenario
 
 ROOT = Path(__file__).resolve().parents[2]
-PATIENCE_SECONDS = 60
+TIMEOUT_SECONDS = 60
 
 
 class Fault(IntEnum):
-    """What happens at the call; the numbers are the shim's."""
+    """List what can happen at a call; the numbers are defined by the shim."""
 
     NOTHING = 0
     KILL_BEFORE = 1
@@ -51,7 +51,7 @@ class Fault(IntEnum):
 
 
 class Kind(IntFlag):
-    """What a call can suffer; the bits are the shim's."""
+    """List which faults a call can have; the bits are defined by the shim."""
 
     QUIET = 1
     FAILS = 2
@@ -61,7 +61,7 @@ class Kind(IntFlag):
     FAR = 32
 
 
-SUFFERED_BY = {
+KINDS_WITH_FAULT = {
     Fault.KILL_BEFORE: ~Kind(0),
     Fault.KILL_AFTER: ~Kind(0),
     Fault.TORN_WRITE: Kind.WRITES,
@@ -75,7 +75,7 @@ SUFFERED_BY = {
 
 @dataclass
 class Run:
-    """How one forked child ended, and what the shim and the child said of it."""
+    """Hold how one forked child ended, and what the shim and the child reported."""
 
     end: str = "killed"  # or returned, refused, broke, hung
     why: str = ""
@@ -92,7 +92,7 @@ class Run:
 
 @dataclass
 class Point:
-    """One fault at one call: the run, and what is wrong after it."""
+    """Hold one fault at one call: the run, and what is wrong after it."""
 
     fault: Fault
     at: int
@@ -119,66 +119,66 @@ class Point:
 
 
 def build_shim(folder: Path) -> Path | None:
-    """Compiles the shim into `folder`; None where there is no compiler or no preloading."""
+    """Compile the shim into `folder`; return None without a compiler or preloading."""
     compiler = shutil.which("cc") or shutil.which("gcc") or shutil.which("clang")
     if compiler is None or not sys.platform.startswith("linux"):
         return None
     library = folder / "shim.so"
     source = Path(__file__).with_name("shim.c")
-    # Some compilers put their own checked open() in the place of ours unless told not to.
+    # Some compilers replace our open() by a checked one of their own without this flag.
     flags = ["-shared", "-fPIC", "-O1", "-U_FORTIFY_SOURCE"]
     subprocess.run([compiler, *flags, "-o", library, source, "-ldl"], check=True)
     return library
 
 
 class ForkServer:
-    """The harness's end: starts a server in a folder of its own and asks it for points."""
+    """Start a server in a new folder and request points from it (the side of the harness)."""
 
     def __init__(self, shim: Path, room: Path) -> None:
         room.mkdir()
-        keep = {name: value for name, value in os.environ.items() if "FORESTAY" not in name}
+        environment = {name: value for name, value in os.environ.items() if "FORESTAY" not in name}
         self._process = subprocess.Popen(
             [sys.executable, "-c", "from tests.crash.forkserver import serve; serve()", str(room)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
             cwd=ROOT,
-            env=keep | {"LD_PRELOAD": str(shim), "PYTHONDONTWRITEBYTECODE": "1"},
+            env=environment | {"LD_PRELOAD": str(shim), "PYTHONDONTWRITEBYTECODE": "1"},
         )
 
     def prepare(self, scenario: str) -> None:
-        """Lets the scenario make its home; asked once, before any point."""
-        self._ask(do="prepare", scenario=scenario)
+        """Make the scenario's home; call it once, before any point."""
+        self._request(do="prepare", scenario=scenario)
 
     def point(self, scenario: str, fault: Fault, at: int) -> Point:
-        """Runs into one fault (NOTHING counts the calls) and checks what is left."""
-        told = self._ask(do="point", scenario=scenario, fault=int(fault), at=at)
-        return Point(fault, at, Run(**told["run"]), told["left"], told["after_cut"])
+        """Run into one fault (NOTHING counts the calls) and check what is left."""
+        answer = self._request(do="point", scenario=scenario, fault=int(fault), at=at)
+        return Point(fault, at, Run(**answer["run"]), answer["left"], answer["after_cut"])
 
     def states(self, scenario: str) -> list[str]:
-        """What the disk holds before and after each call of a run without faults, as hashes."""
-        told: list[str] = self._ask(do="states", scenario=scenario)["states"]
-        return told
+        """Return hashes of the disk before and after each call of a run without faults."""
+        states: list[str] = self._request(do="states", scenario=scenario)["states"]
+        return states
 
     def close(self) -> None:
         self._process.communicate()
 
-    def _ask(self, **request: object) -> dict[str, Any]:
-        ask, tell = self._process.stdin, self._process.stdout
-        assert ask is not None and tell is not None
-        ask.write(json.dumps(request) + "\n")
-        ask.flush()
-        answer = tell.readline()
+    def _request(self, **request: object) -> dict[str, Any]:
+        requests, answers = self._process.stdin, self._process.stdout
+        assert requests is not None and answers is not None
+        requests.write(json.dumps(request) + "\n")
+        requests.flush()
+        answer = answers.readline()
         if not answer:
             raise RuntimeError(f"the fork server died of {request}; see its standard error")
-        told: dict[str, Any] = json.loads(answer)
-        return told
+        decoded: dict[str, Any] = json.loads(answer)
+        return decoded
 
 
-# From here on: inside the server.
+# The rest runs inside the server.
 
 
-class _Report(ctypes.Structure):
+class _ShimReport(ctypes.Structure):
     _fields_ = (
         ("calls", ctypes.c_int64),
         ("fired", ctypes.c_int64),
@@ -189,12 +189,12 @@ class _Report(ctypes.Structure):
 
 
 def serve() -> None:
-    """Answers requests until its standard input closes."""
+    """Answer requests until standard input closes."""
     requests, answers = os.fdopen(os.dup(0)), os.fdopen(os.dup(1), "w")
     _silence_standard_streams()
     del os.environ["LD_PRELOAD"]
     server = _Server(sys.argv[1])
-    gc.disable()  # a collection in a child would copy every page it looks at
+    gc.disable()  # a collection in a child would copy every page it reads
     for line in requests:
         request = json.loads(line)
         answer = getattr(server, request.pop("do"))(**request) or {}
@@ -216,95 +216,95 @@ class _Server:
         self._cut = os.path.join(room, "cut")
         self._scratch = os.path.join(room, "scratch")
         self._home = os.path.join(self._place, "home")
-        self._shared = mmap.mmap(-1, ctypes.sizeof(_Report))
+        self._shared = mmap.mmap(-1, ctypes.sizeof(_ShimReport))
         self._shim = ctypes.CDLL(None)
 
     def prepare(self, scenario: str) -> None:
-        """Lets the scenario make its home, and keeps a copy to begin every point with."""
+        """Make the scenario's home, and store a copy with which every point begins."""
         os.mkdir(self._place)
-        run = self._fork(lambda tell: _load(scenario).prepare(self._home), ())
+        run = self._fork(lambda report: _load(scenario).prepare(self._home), ())
         if run.end != "returned":
             raise RuntimeError(f"{scenario} cannot be prepared: {run.end} {run.why}")
         shutil.copytree(self._place, self._template)
-        if _load(scenario).afresh is None:  # who spoke to a server may have threads: do not fork it
+        if _load(scenario).reset is None:  # a client of a server may have threads: do not fork it
             self._warm_up(scenario)
 
     def _warm_up(self, scenario: str) -> None:
-        """Lets this process check a copy, for what it then knows (decoders, compiled patterns).
+        """Check a copy in this process, to fill its caches (decoders, compiled patterns).
 
-        Each child would have to learn it anew, which takes longer than all it does.
+        Otherwise each child would have to fill them, which takes longer than its work.
         """
         os.mkdir(self._scratch)
         shutil.copytree(self._template, os.path.join(self._scratch, "place"))
-        _checked(_load(scenario), os.path.join(self._scratch, "place", "home"), [])
+        _run_check(_load(scenario), os.path.join(self._scratch, "place", "home"), [])
         shutil.rmtree(self._scratch)
 
     def point(self, scenario: str, fault: int, at: int) -> dict[str, object]:
-        loaded = self._begun(scenario)
+        loaded = self._restore_home(scenario)
         before = disk.baseline(self._place, self._template)
         os.mkdir(self._stable)
-        run = self._fork(lambda tell: self._run(loaded, fault, at, tell), loaded.refusals)
+        run = self._fork(lambda report: self._run(loaded, fault, at, report), loaded.refusals)
         disk.after_power_cut(before, self._stable, self._cut)
-        checked = self._fork(lambda tell: self._check_twice(loaded, run.acked, tell), ())
+        checked = self._fork(lambda report: self._check_twice(loaded, run.acked, report), ())
         if checked.end != "returned":
             checked.left.append(f"the check {checked.end} {checked.why}")
         shutil.rmtree(self._cut)
         shutil.rmtree(self._stable)
         return {"run": asdict(run), "left": checked.left, "after_cut": checked.after_cut}
 
-    def _begun(self, scenario: str) -> Scenario:
-        """Everything as it was before."""
+    def _restore_home(self, scenario: str) -> Scenario:
+        """Restore the home, and state outside of it, to the beginning; return the scenario."""
         disk.lay_out(self._template, self._place)
         loaded = _load(scenario)
-        if (afresh := loaded.afresh) is not None:
-            run = self._fork(lambda tell: afresh(self._home), ())
+        if (reset := loaded.reset) is not None:
+            run = self._fork(lambda report: reset(self._home), ())
             if run.end != "returned":
-                raise RuntimeError(f"{scenario} cannot begin afresh: {run.end} {run.why}")
+                raise RuntimeError(f"{scenario} cannot be reset: {run.end} {run.why}")
         return loaded
 
     def states(self, scenario: str) -> dict[str, object]:
-        loaded = self._begun(scenario)
+        loaded = self._restore_home(scenario)
         os.mkdir(self._stable)
         watch = _Watch(self._shim)
         states: list[str] = []
-        told = ctypes.c_int64.from_buffer(mmap.mmap(-1, 8))  # shared with the child
+        reported = ctypes.c_int64.from_buffer(mmap.mmap(-1, 8))  # shared with the child
 
-        def run(tell: "Tell") -> None:
+        def run(report: "Report") -> None:
             def count(word: str, text: str) -> None:
-                tell(word, text)
-                told.value += 1
+                report(word, text)
+                reported.value += 1
 
-            watch.begin()
+            watch.begin_pausing()
             self._run(loaded, Fault.NOTHING, 0, count)
 
-        def look() -> None:
-            for _ in watch.moments():
-                # The same bytes are another state once more is promised of them.
-                states.append(f"{told.value} {disk.fingerprint(self._place, self._stable)}")
+        def record_states() -> None:
+            for _ in watch.pauses():
+                # The same bytes are a different state after another acknowledgement.
+                states.append(f"{reported.value} {disk.fingerprint(self._place, self._stable)}")
 
-        ended = self._fork(run, (), meanwhile=look)
+        ended = self._fork(run, (), meanwhile=record_states)
         shutil.rmtree(self._stable)
         if ended.end != "returned" or len(states) != 2 * ended.calls:
             raise RuntimeError(f"{scenario} {ended.end} {ended.why}: {len(states)} states")
         return {"states": states}
 
-    def _run(self, scenario: Scenario, fault: int, at: int, tell: "Tell") -> None:
+    def _run(self, scenario: Scenario, fault: int, at: int, report: "Report") -> None:
         where = (os.fsencode(self._place), os.fsencode(self._stable))
-        report = ctypes.byref(_Report.from_buffer(self._shared))
-        self._shim.shim_arm(report, *where, ctypes.c_int64(at), fault)
+        shim_report = ctypes.byref(_ShimReport.from_buffer(self._shared))
+        self._shim.shim_arm(shim_report, *where, ctypes.c_int64(at), fault)
         try:
-            scenario.run(self._home, lambda event: tell("acked", event))
+            scenario.run(self._home, lambda event: report("acked", event))
         finally:
-            self._shim.shim_arm(report, b"", b"", ctypes.c_int64(0), 0)
+            self._shim.shim_arm(shim_report, b"", b"", ctypes.c_int64(0), 0)
 
-    def _check_twice(self, scenario: Scenario, acked: list[str], tell: "Tell") -> None:
-        for problem in _checked(scenario, self._home, acked):
-            tell("left", problem)
-        if scenario.afresh is not None:
+    def _check_twice(self, scenario: Scenario, acked: list[str], report: "Report") -> None:
+        for problem in _run_check(scenario, self._home, acked):
+            report("left", problem)
+        if scenario.reset is not None:
             return
         disk.lay_out(self._cut, self._place)
-        for problem in _checked(scenario, self._home, acked):
-            tell("after_cut", problem)
+        for problem in _run_check(scenario, self._home, acked):
+            report("after_cut", problem)
 
     def _fork(
         self,
@@ -321,51 +321,51 @@ class _Server:
         os.close(writer)
         meanwhile()
         with os.fdopen(reader) as lines:
-            run = _heard(lines)
+            run = _parse_reports(lines)
         _, status = os.waitpid(pid, 0)
         if os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGALRM:
             run.end = "hung"
-        # What one child needed the next will need too: import it here, once for all.
+        # The next child needs the same modules: import them here, once for all of them.
         for name in run.imported:
-            with contextlib.suppress(ImportError):  # some make modules that have no file
+            with contextlib.suppress(ImportError):  # some modules have no file
                 importlib.import_module(name)
         return self._with_report(run)
 
     def _with_report(self, run: Run) -> Run:
-        report = _Report.from_buffer_copy(self._shared)
-        run.calls, run.fired = report.calls, report.fired
-        run.call, run.path = report.call.decode(), report.path.decode()
-        run.kinds = list(report.kinds[: report.calls])
+        shim_report = _ShimReport.from_buffer_copy(self._shared)
+        run.calls, run.fired = shim_report.calls, shim_report.fired
+        run.call, run.path = shim_report.call.decode(), shim_report.path.decode()
+        run.kinds = list(shim_report.kinds[: shim_report.calls])
         return run
 
 
 class _Watch:
-    """Two pipes by which a child waits, before and after each call, until it was looked at."""
+    """Pause a child before and after each call, by two pipes, until its state was recorded."""
 
     def __init__(self, shim: ctypes.CDLL) -> None:
         self._shim = shim
-        self._told, self._tell = os.pipe()
-        self._heard, self._answer = os.pipe()
+        self._paused, self._pause = os.pipe()
+        self._continued, self._continue = os.pipe()
 
-    def begin(self) -> None:
-        """In the child."""
-        os.close(self._told)
-        os.close(self._answer)
-        self._shim.shim_watched(self._tell, self._heard)
+    def begin_pausing(self) -> None:
+        """Start to pause at calls; runs in the child."""
+        os.close(self._paused)
+        os.close(self._continue)
+        self._shim.shim_watched(self._pause, self._continued)
 
-    def moments(self) -> Iterator[None]:
-        """In the parent: each time that the child stands still, until it ends."""
-        os.close(self._tell)
-        os.close(self._heard)
-        while os.read(self._told, 1):
+    def pauses(self) -> Iterator[None]:
+        """Yield each time the child pauses, until it ends; runs in the parent."""
+        os.close(self._pause)
+        os.close(self._continued)
+        while os.read(self._paused, 1):
             yield
-            os.write(self._answer, b".")
-        os.close(self._told)
-        os.close(self._answer)
+            os.write(self._continue, b".")
+        os.close(self._paused)
+        os.close(self._continue)
 
 
-Tell = Callable[[str, str], None]
-Work = Callable[[Tell], None]
+Report = Callable[[str, str], None]
+Work = Callable[[Report], None]
 
 
 def _load(scenario: str) -> Scenario:
@@ -375,15 +375,15 @@ def _load(scenario: str) -> Scenario:
     return loaded
 
 
-def _checked(scenario: Scenario, home: str, acked: list[str]) -> list[str]:
+def _run_check(scenario: Scenario, home: str, acked: list[str]) -> list[str]:
     try:
         return scenario.check(home, acked)
     except Exception as error:
         return [f"the check failed with {type(error).__name__}: {error}"[:600]]
 
 
-def _heard(lines: IO[str]) -> Run:
-    """Collects what a child told through its pipe; each line is whole, or the child was killed."""
+def _parse_reports(lines: IO[str]) -> Run:
+    """Collect what a child reported through its pipe; lines are always complete."""
     run = Run()
     for line in lines:
         word, text = json.loads(line)
@@ -395,19 +395,19 @@ def _heard(lines: IO[str]) -> Run:
 
 
 def _work_and_exit(work: Work, refusals: tuple[type[Exception], ...], writer: int) -> None:
-    def tell(word: str, text: str) -> None:
+    def report(word: str, text: str) -> None:
         os.write(writer, json.dumps([word, text]).encode() + b"\n")
 
-    signal.alarm(PATIENCE_SECONDS)
+    signal.alarm(TIMEOUT_SECONDS)
     known = set(sys.modules)
     try:
-        work(tell)
+        work(report)
         for name in sys.modules.keys() - known:
-            tell("imported", name)
-        tell("returned", "")
+            report("imported", name)
+        report("returned", "")
     except refusals as error:
-        tell("refused", repr(error)[:300])
+        report("refused", repr(error)[:300])
     except BaseException as error:
-        tell("broke", f"{type(error).__name__}: {error}"[:600])
+        report("broke", f"{type(error).__name__}: {error}"[:600])
     finally:
         os._exit(0)

@@ -1,9 +1,9 @@
-"""Many processes that write to one journal while some of them are killed or stopped.
+"""Run many processes that write to one journal while some of them are killed or stopped.
 
 The **herd** is a number of writers; each is a process that records the events 1, 2, 3 … of its
 name and prints each number once it is acknowledged. After a random number of acknowledgements a
 writer is hit: killed, and then started again with the first event that it has not acknowledged, or
-stopped for a while in whatever it was doing, perhaps with a lock in its hand.
+stopped for a while at an arbitrary moment, perhaps while it holds a lock.
 """
 
 import random
@@ -24,7 +24,7 @@ LONGEST_STOP_SECONDS = 0.3
 
 @dataclass
 class Writer:
-    """One name in the herd, over all the processes that it lives through."""
+    """Hold one name in the herd, over all the processes that run under it."""
 
     command: Sequence[str]
     name: str
@@ -34,12 +34,12 @@ class Writer:
     acked: int = 0
     hits: Counter[str] = field(default_factory=Counter)
 
-    def live(self) -> None:
-        """Starts process after process until every event is acknowledged."""
+    def run_all(self) -> None:
+        """Start one process after another until every event is acknowledged."""
         while self.acked < self.count:
-            self._live_once()
+            self._run_once()
 
-    def _live_once(self) -> None:
+    def _run_once(self) -> None:
         arguments = [self.name, str(self.acked + 1), str(self.count)]
         with subprocess.Popen(
             [sys.executable, *self.command, *arguments], stdout=subprocess.PIPE, text=True, cwd=ROOT
@@ -77,8 +77,8 @@ class Writer:
 
 
 @dataclass(frozen=True)
-class Herded:
-    """What became of a herd."""
+class HerdResult:
+    """Hold the result of a herd."""
 
     names: list[str]
     count: int
@@ -92,17 +92,17 @@ class Herded:
         return f"{size}, {hits}, {self.seconds:.1f} s, seed {self.seed}"
 
     def problems(self, found: Sequence[str]) -> list[str]:
-        """Holds the journal against `NAME 1`, `NAME 2` … of each writer, in that order."""
+        """Compare the journal with `NAME 1`, `NAME 2` … of each writer, in that order."""
         problems = []
         for name in self.names:
             numbers = [int(text.split()[1]) for text in found if text.split()[0] == name]
             problems += [f"{name}: {problem}" for problem in wrong_numbers(numbers, self.count)]
         strangers = {text.split()[0] for text in found} - set(self.names)
-        return problems + [f"nobody wrote {stranger}" for stranger in sorted(strangers)]
+        return problems + [f"no writer has the name {stranger}" for stranger in sorted(strangers)]
 
 
 def wrong_numbers(numbers: Sequence[int], count: int) -> list[str]:
-    """What keeps `numbers` from being 1, 2 … `count`."""
+    """Return how `numbers` differ from 1, 2 … `count`."""
     times = Counter(numbers)
     lost = [number for number in range(1, count + 1) if not times[number]]
     doubled = [number for number, seen in sorted(times.items()) if seen > 1]
@@ -112,20 +112,22 @@ def wrong_numbers(numbers: Sequence[int], count: int) -> list[str]:
     return problems
 
 
-def drive(command: Sequence[str], *, writers: int, count: int, calm: int, seed: int) -> Herded:
-    """Lets the herd live until every writer has every event acknowledged."""
+def run_herd(
+    command: Sequence[str], *, writers: int, count: int, calm: int, seed: int
+) -> HerdResult:
+    """Run the herd until every writer has every event acknowledged."""
     began = time.monotonic()
     herd = [
         Writer(command, f"w{number}", count, calm, random.Random(f"{seed}-{number}"))
         for number in range(writers)
     ]
     with ThreadPoolExecutor(writers) as pool:
-        for _ in pool.map(Writer.live, herd):
+        for _ in pool.map(Writer.run_all, herd):
             pass
     hits = sum((writer.hits for writer in herd), Counter())
-    return Herded([writer.name for writer in herd], count, hits, time.monotonic() - began, seed)
+    return HerdResult([writer.name for writer in herd], count, hits, time.monotonic() - began, seed)
 
 
 def writer_module(name: str, home: Path) -> list[str]:
-    """The command of a writer of `herd_writers`, by its name there."""
+    """Return the command of the writer with this name in `herd_writers`."""
     return ["-m", "tests.crash.herd_writers", name, str(home)]

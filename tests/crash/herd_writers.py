@@ -1,4 +1,4 @@
-"""The processes of a herd: the product, a right toy on SQLite, and two that are wrong.
+"""Run a process of a herd: the product, a correct toy on SQLite, or one of two wrong ones.
 
 python -m tests.crash.herd_writers WRITER HOME NAME FIRST LAST
 """
@@ -17,12 +17,12 @@ Record = Callable[[str, str, Ack], None]  # key, text, ack
 
 SESSION = "herd"
 LINGER_SECONDS = 0.01
-PATIENCE_SECONDS = 300
+TIMEOUT_SECONDS = 300
 
 
 @contextmanager
 def store(home: str) -> Iterator[Record]:
-    """The product. A caller that saw no answer sends the same key again."""
+    """Record with the product. A caller that received no answer sends the same key again."""
     import forestay
     from forestay.errors import Busy
 
@@ -43,8 +43,8 @@ def store(home: str) -> Iterator[Record]:
 
 
 @contextmanager
-def right(home: str) -> Iterator[Record]:
-    """A key happens once, and is acknowledged after its commit."""
+def correct(home: str) -> Iterator[Record]:
+    """Record a key once, and acknowledge it after its commit."""
     with closing(_toy_base(home)) as base:
 
         def record(key: str, text: str, ack: Ack) -> None:
@@ -56,7 +56,7 @@ def right(home: str) -> Iterator[Record]:
 
 @contextmanager
 def keyless(home: str) -> Iterator[Record]:
-    """Mistake: what is sent again is recorded again."""
+    """Ignore the key. Mistake: an event that is sent again is recorded again."""
     with closing(_toy_base(home)) as base:
 
         def record(key: str, text: str, ack: Ack) -> None:
@@ -69,7 +69,7 @@ def keyless(home: str) -> Iterator[Record]:
 
 @contextmanager
 def early(home: str) -> Iterator[Record]:
-    """Mistake: the answer comes before the commit."""
+    """Acknowledge first. Mistake: the answer precedes the commit."""
     with closing(_toy_base(home)) as base:
 
         def record(key: str, text: str, ack: Ack) -> None:
@@ -89,28 +89,28 @@ def _toy_base(home: str) -> sqlite3.Connection:
 
 
 def _use_wal(base: sqlite3.Connection) -> None:
-    """Of several that ask for this at once all but one may be refused, however long they wait."""
+    """Switch to WAL. Of several simultaneous requests SQLite may refuse all but one: try again."""
     for _ in range(1000):
         try:
             base.execute("PRAGMA journal_mode = WAL")
             return
         except sqlite3.OperationalError:
             time.sleep(LINGER_SECONDS)
-    raise TimeoutError("the base was busy all the time")
+    raise TimeoutError("the database was busy all the time")
 
 
 def toy_journal(home: str) -> list[str]:
-    """What the toys wrote, in order."""
+    """Return what the toys wrote, in order."""
     with closing(_toy_base(home)) as base:
         return [text for (text,) in base.execute("SELECT text FROM event ORDER BY n")]
 
 
-WRITERS = {"store": store, "right": right, "keyless": keyless, "early": early}
+WRITERS = {"store": store, "correct": correct, "keyless": keyless, "early": early}
 
 
 def main() -> None:
     writer, home, name, first, last = sys.argv[1:]
-    signal.alarm(PATIENCE_SECONDS)
+    signal.alarm(TIMEOUT_SECONDS)
     with WRITERS[writer](home) as record:
         for number in range(int(first), int(last) + 1):
             record(f"{name}-{number}", f"{name} {number}", partial(_answer, number))

@@ -1,6 +1,6 @@
-"""Taking payloads up under faults: nothing is lost, nothing doubled, whatever dies in between.
+"""Scenario of ingesting hook payloads under faults: nothing is lost, nothing doubled.
 
-Two conversations wait, in two lots: one that ends, one with a tool in flight.
+Two conversations wait, in two batches: one that ends, one with a tool in flight.
 """
 
 import json
@@ -22,28 +22,28 @@ SECOND = ["started", "sent", "ran two"]
 
 
 def _open(home: str, seed: int = 0) -> forestay.Forestay:
-    """With the same random bytes every time, for a sum of them may need one byte more."""
+    """Open with the same random bytes every time, because other bytes may be stored longer."""
     return forestay.open(home, cwd="/", trust_env=False, clock=FakeClock(seed=seed))
 
 
 def _payloads(folder: str) -> Iterator[tuple[str, dict[str, object]]]:
-    def said(native: str, event: str, **more: object) -> tuple[str, dict[str, object]]:
+    def payload_of(native: str, event: str, **more: object) -> tuple[str, dict[str, object]]:
         common = {"session_id": native, "cwd": folder, "hook_event_name": event}
         return event, {**common, **more}
 
     def tool(native: str, event: str, id: str, command: str) -> tuple[str, dict[str, object]]:
         use = {"tool_name": "mcp__x__y", "tool_input": {"a": command}, "tool_use_id": id}
-        return said(native, event, **use, tool_response={"stdout": ""})
+        return payload_of(native, event, **use, tool_response={"stdout": ""})
 
-    yield said("a", "UserPromptSubmit", prompt="First", prompt_id="1")
-    yield said("b", "UserPromptSubmit", prompt="Second", prompt_id="2")
+    yield payload_of("a", "UserPromptSubmit", prompt="First", prompt_id="1")
+    yield payload_of("b", "UserPromptSubmit", prompt="Second", prompt_id="2")
     for native, id in (("a", "one"), ("b", "two")):
         yield tool(native, "PreToolUse", id, id)
         yield tool(native, "PostToolUse", id, id)
-    yield said("a", "Stop", last_assistant_message="Done.")
+    yield payload_of("a", "Stop", last_assistant_message="Done.")
     yield tool("b", "PreToolUse", "flies", "three")
     yield tool("a", "PreToolUse", "dies", "four")
-    yield said("a", "SessionEnd", reason="other")
+    yield payload_of("a", "SessionEnd", reason="other")
 
 
 def _prepare(home: str) -> None:
@@ -72,14 +72,14 @@ def _run(home: str, ack: Ack) -> None:
 
 def _check(home: str, acked: Sequence[str]) -> list[str]:
     for name in os.listdir(Spool(home).path("new")):
-        _date(Spool(home).path("new", name))  # a disk of the shim keeps no times
+        _date(Spool(home).path("new", name))  # the shim does not restore times
     with _open(home, seed=2) as opened:
         opened.agents.ingest()
         goals = {row.goal: row.session for row in opened.list(all=True)}
         problems = [f"left waiting: {opened.agents.waiting()}"] if opened.agents.waiting() else []
-        for goal, meant in (("First", FIRST), ("Second", SECOND)):
+        for goal, intended in (("First", FIRST), ("Second", SECOND)):
             found = [_word(line.event.body) for line in opened.session(goals[goal]).log()]
-            if found != meant:
+            if found != intended:
                 problems.append(f"{goal}: {found}")
         flying = [
             f.doing
@@ -98,6 +98,6 @@ def _word(body: object) -> str:
     return f"{word} {arguments.removeprefix('a=')}" if arguments else word
 
 
-TAKEN_UP = Scenario(
+INGESTED = Scenario(
     prepare=_prepare, run=_run, check=_check, refusals=(StoreFailed, Busy, ReadOnly)
 )

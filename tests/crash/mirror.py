@@ -1,8 +1,8 @@
-"""The product with formats bound, under faults: what is swept by `test_mirror_crash`.
+"""Scenarios with bound formats under faults, for `test_mirror_crash`.
 
-The session has files in three formats, and somebody has just edited one of them. The check is the
-next command: after it journal and files say the same, nothing that was acknowledged or edited is
-lost or doubled, and nothing of ours lies about.
+The session has files in three formats, and the user has just edited one of them. The check is the
+next command: after it journal and files agree, nothing that was acknowledged or edited is lost or
+doubled, and no temporary file is left.
 """
 
 import json
@@ -27,7 +27,7 @@ FORMATS = [f"ai-session:{FEATURE}", "orchestrator", f"craft:{CRAFT}"]
 CURRENT = ".claude/orchestrator-session.json"
 _HOUR = 3_600_000
 
-# Name → what is done, and the kinds of events that it makes.
+# A name, what is done, and the kinds of events that it makes.
 Step = tuple[str, Callable[[Session], object], list[str]]
 WORK: list[Step] = [
     ("task", lambda s: s.tasks.add("Ours", id="t2", key="task"), ["step.added"]),
@@ -42,7 +42,7 @@ BEFORE = ["session.started", "step.added", "command.ran"]
 
 
 class _Ticking(Clock):
-    """A second passes with every look, so that each run writes the same files."""
+    """Advance one second at every reading, so that each run writes the same files."""
 
     def __init__(self, later: int = 0) -> None:
         self._now = super().now() + later
@@ -93,41 +93,41 @@ def _run_binding(home: str, ack: Ack) -> None:
 def _check(
     work: Sequence[Step], edits: Sequence[str], home: str, acked: Sequence[str]
 ) -> list[str]:
-    said: list[str] = []
+    notices: list[str] = []
     folder = Path(home).parent
     with _open(home, later=2 * _HOUR) as opened:
-        opened.context.on_notice = said.append
+        opened.context.on_notice = notices.append
         session = opened.session(SESSION)
-        kinds = _ours(session)
-        problems = _judged(work, kinds, acked)
+        kinds = _own_kinds(session)
+        problems = _judge_kinds(work, kinds, acked)
         session.note("the next command")
-        if _ours(session) != [*kinds, "note.added"]:
+        if _own_kinds(session) != [*kinds, "note.added"]:
             problems.append("the next event is not simply added")
         problems += _disagreements(session, folder, edits, bool(work))
         if not (report := session.verify()).ok:
             problems.append(f"does not verify: {report.findings}")
-    refused = [line for line in said if "left alone" in line or "not up to date" in line]
+    refused = [line for line in notices if "left alone" in line or "not up to date" in line]
     return [*problems, *refused, *_leftovers(folder)]
 
 
-def _ours(session: Session) -> list[str]:
+def _own_kinds(session: Session) -> list[str]:
     events = [line.event for line in session.log()]
     return [event.kind for event in events if not event.head.actor.startswith("file:")]
 
 
-def _judged(work: Sequence[Step], kinds: Sequence[str], acked: Sequence[str]) -> list[str]:
-    meant = [[f"{n} {k}" for k in made] for n, (_, _, made) in enumerate(work)]
-    flat = [each for move in meant for each in move]
+def _judge_kinds(work: Sequence[Step], kinds: Sequence[str], acked: Sequence[str]) -> list[str]:
+    intended = [[f"{n} {k}" for k in made] for n, (_, _, made) in enumerate(work)]
+    flat = [each for move in intended for each in move]
     found = flat[: len(kinds) - len(BEFORE)]
     wanted = [*BEFORE, *(each.partition(" ")[2] for each in flat)]
-    problems = [] if list(kinds) == wanted[: len(kinds)] else [f"not what was meant: {kinds}"]
-    return [*problems, *judge(meant, found, flat[: len(acked)])]
+    problems = [] if list(kinds) == wanted[: len(kinds)] else [f"not the intended events: {kinds}"]
+    return [*problems, *judge(intended, found, flat[: len(acked)])]
 
 
 def _disagreements(
     session: Session, folder: Path, edits: Sequence[str], bound_at_first: bool
 ) -> list[str]:
-    """Where the files do not say what the journal says."""
+    """Return where the files disagree with the journal."""
     bodies = [line.event.body for line in session.log()]
     titles = sorted(body.title for body in bodies if isinstance(body, StepAdded))
     commands = sorted(body.name for body in bodies if isinstance(body, CommandRan))
@@ -139,9 +139,9 @@ def _disagreements(
             problems.append(f"{binding.format}: {place.name} is missing")
         elif binding.format == "ai-session":
             updates = _updates(session, bound_at_first)
-            problems += _of_ai_session(place.parent, titles, commands, updates, status)
+            problems += _check_ai_session(place.parent, titles, commands, updates, status)
         else:
-            problems += _of_json(binding.format, json.loads(place.read_text()), titles, status)
+            problems += _check_json(binding.format, json.loads(place.read_text()), titles, status)
     is_current = (folder / CURRENT).exists()
     if len(session.files.list()) == 3 and is_current == (status == "completed"):
         problems.append("the orchestrator's file is not where it should be")
@@ -149,18 +149,20 @@ def _disagreements(
 
 
 def _updates(session: Session, bound_at_first: bool) -> list[list[str]]:
-    """What the log may tell: each event since its files are there, once."""
+    """Return the contents that the log may have: each event since its files exist, once."""
     kinds = [line.event.kind for line in session.log()]
     whole, since = (
         sorted(kind for kind in kinds[first:] if kind != "command.ran")
         for first in (0, len(BEFORE))
     )
-    # Where a crash left it to the next command whether the files or that come first is open; and a
-    # log that is missing beside its state was removed, for all one knows: it comes back whole.
+    # After a crash the next command may write its event or the files first; and a log that is
+    # missing next to its state counts as removed: it is written again, complete.
     return [since] if bound_at_first else [since, [], whole]
 
 
-def _of_json(format_id: str, value: dict[str, object], titles: list[str], status: str) -> list[str]:
+def _check_json(
+    format_id: str, value: dict[str, object], titles: list[str], status: str
+) -> list[str]:
     done, pending = value["completed_work"], value["pending_tasks"]
     assert isinstance(done, list) and isinstance(pending, list)
     shown = sorted([*(w["task"] if isinstance(w, dict) else w for w in done), *pending])
@@ -169,14 +171,14 @@ def _of_json(format_id: str, value: dict[str, object], titles: list[str], status
     return problems if value["status"] in word else [*problems, f"{format_id}: {value['status']}"]
 
 
-def _of_ai_session(
+def _check_ai_session(
     folder: Path, titles: list[str], commands: list[str], updates: list[list[str]], status: str
 ) -> list[str]:
-    lines = [_of_log(line) for line in (folder / "history.jsonl").read_bytes().splitlines()]
+    lines = [_parse_log_line(line) for line in (folder / "history.jsonl").read_bytes().splitlines()]
     good = sorted(str(line["command"]) for line in lines if line and "event" not in line)
     problems = [] if good == commands else [f"history: {good} instead of {commands}"]
-    told = sorted(str(line["event"]) for line in lines if "event" in line)
-    problems += [] if told in updates else [f"history: {told} is none of {updates}"]
+    logged = sorted(str(line["event"]) for line in lines if "event" in line)
+    problems += [] if logged in updates else [f"history: {logged} is none of {updates}"]
     plan = (folder / "implementation-plan.yaml").read_text()
     problems += [f"plan: without {title}" for title in titles if title not in plan]
     index = (folder.parent / "active-features.yaml").read_text()
@@ -185,11 +187,11 @@ def _of_ai_session(
     return problems + ([] if (folder / "state.yaml").stat().st_size else ["state: empty"])
 
 
-def _of_log(line: bytes) -> dict[str, object]:
+def _parse_log_line(line: bytes) -> dict[str, object]:
     try:
         value: dict[str, object] = json.loads(line)
     except ValueError:
-        return {}  # a torn line stays
+        return {}  # a torn line is left in place
     return value
 
 
@@ -201,7 +203,7 @@ def _leftovers(folder: Path) -> list[str]:
 
 _REFUSALS = (StoreFailed, Busy, ReadOnly)
 
-# Work on a session with files in three formats, one of which somebody has just edited.
+# Work on a session with files in three formats, one of which the user has just edited.
 BOUND = Scenario(
     prepare=_prepare_edited,
     run=partial(_run, WORK),
@@ -209,7 +211,7 @@ BOUND = Scenario(
     refusals=_REFUSALS,
 )
 
-# The end, with which the orchestrator's file goes to the archive.
+# The session ends, which moves the orchestrator's file to the archive.
 ENDED = Scenario(
     prepare=_prepare_edited,
     run=partial(_run, END),
@@ -241,18 +243,18 @@ def _run_essay(home: str, ack: Ack) -> None:
 
 
 def _check_essay(home: str, acked: Sequence[str]) -> list[str]:
-    """State and backup can be read before anybody mends anything, and say the next command's."""
+    """Require a readable state and backup before any repair, and agreement after a command."""
     state = _essay(home) / "session-state.yaml"
     problems = _unreadable(state)
     with _open(home, later=2 * _HOUR) as opened:
         session = opened.session(SESSION)
-        found = _ours(session)[2:]
+        found = _own_kinds(session)[2:]
         problems += judge([["session.paused"], ["session.resumed"]], found, acked)
         session.note("the next command")
         status = state_of(session).core.status
     word = {"paused": "paused", "active": "in_progress"}[status]
-    said = yaml.safe_load(state.read_bytes())["status"]
-    problems += [] if said == word else [f"the state says {said}, the journal {status}"]
+    written = yaml.safe_load(state.read_bytes())["status"]
+    problems += [] if written == word else [f"the state has {written}, the journal {status}"]
     return [*problems, *_unreadable(state), *_leftovers(_essay(home).parent)]
 
 
@@ -267,7 +269,7 @@ def _unreadable(state: Path) -> list[str]:
     return wrong
 
 
-# An essay, whose state has a backup.
+# An essay has a state file with a backup.
 BACKED = Scenario(
     prepare=_prepare_essay,
     run=_run_essay,
@@ -275,7 +277,7 @@ BACKED = Scenario(
     refusals=_REFUSALS,
 )
 
-# The files come to be.
+# The files are created.
 CREATED = Scenario(
     prepare=_prepare,
     run=_run_binding,
@@ -287,21 +289,21 @@ CREATED = Scenario(
 OTHERS = ["orchestrator", "ai-session:before-2026-01-31"]
 
 
-def _prepare_another(home: str) -> None:
+def _prepare_other_session(home: str) -> None:
     with _open(home) as opened:
         opened.start("Before", id="s0", formats=OTHERS).pause()
 
 
-def _run_begin(home: str, ack: Ack) -> None:
+def _run_start(home: str, ack: Ack) -> None:
     with _open(home, later=_HOUR) as opened:
         opened.start("Add login page", id=SESSION, formats=FORMATS)
         ack("session.started")
 
 
-def _check_begun(home: str, acked: Sequence[str]) -> list[str]:
+def _check_started(home: str, acked: Sequence[str]) -> list[str]:
     with _open(home, later=2 * _HOUR) as opened:
         known = {str(line.session): FORMATS for line in opened.list()} | {"s0": OTHERS}
-        problems = ["it was begun, and is not there"] if acked and SESSION not in known else []
+        problems = ["it was started, and is missing"] if acked and SESSION not in known else []
         for id in known:
             opened.session(id).note("the next command")
         for id, formats in known.items():
@@ -311,15 +313,15 @@ def _check_begun(home: str, acked: Sequence[str]) -> list[str]:
             wanted = sorted(format_id.partition(":")[0] for format_id in formats)
             problems += [] if found == wanted else [f"{id} has {found} instead of {wanted}"]
             status = state_of(opened.session(id)).core.status
-            is_its = status == ("paused" if id == "s0" else "active")
-            problems += [] if is_its else [f"{id} is {status}"]
+            is_expected = status == ("paused" if id == "s0" else "active")
+            problems += [] if is_expected else [f"{id} is {status}"]
     return [*problems, *_leftovers(Path(home).parent)]
 
 
-# A session begins with its files: one in the place of another's, one with an entry beside its.
-BEGUN = Scenario(
-    prepare=_prepare_another,
-    run=_run_begin,
-    check=_check_begun,
+# A session starts with files: one replaces another session's file, one adds an entry to a list.
+STARTED = Scenario(
+    prepare=_prepare_other_session,
+    run=_run_start,
+    check=_check_started,
     refusals=_REFUSALS,
 )

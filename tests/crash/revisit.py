@@ -1,7 +1,7 @@
-"""A revisit under faults: after the next command it has happened with all its files, or not at all.
+"""Scenarios of a revisit under faults: after the next command it is complete, or has not happened.
 
-An essay whose thesis was exchanged for another one: going back archives what came after, and
-leaves an entry in the log of its session file. Undoing it is swept too.
+The thesis of an essay was replaced by another one: the revisit archives the later stages and adds
+an entry to the log of its session file. Undoing it is tested too.
 """
 
 from collections.abc import Sequence
@@ -45,10 +45,10 @@ def _prepare(home: str, *, applied: bool = False) -> None:
         session.tasks.done("stage-1")
         session.tasks.done("stage-2")
         session.tasks.start("stage-4")
-        kept = ArtifactSaved(
+        saved = ArtifactSaved(
             path="stage-1-thesis.md", digest=digest_of(OLD.encode()), size=len(OLD)
         )
-        session._recorder.record(kept, blobs=[(kept.digest, OLD.encode())])
+        session._recorder.record(saved, blobs=[(saved.digest, OLD.encode())])
         for name, text in FILES.items():
             (folder / name).write_text(text)
         if applied:

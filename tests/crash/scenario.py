@@ -1,8 +1,8 @@
-"""What is put under faults: a scenario, and the rule by which its journal is judged.
+"""Define a scenario to run under faults, and the rule by which its journal is judged.
 
 A **scenario** writes some events into a home and **acknowledges** each one as soon as the writer
-says that it is safe. The rule is the same for every writer: what is found afterwards is a beginning
-of what was meant, holds everything acknowledged, and at most one move more (the one in flight).
+reports it as safe. The rule is the same for every writer: the journal found afterwards is a prefix
+of the intended events, contains every acknowledged one, and at most one more move (in flight).
 """
 
 from collections.abc import Callable, Sequence
@@ -14,32 +14,34 @@ Ack = Callable[[str], None]
 
 @dataclass(frozen=True)
 class Scenario:
-    """Three functions over the path of a home, each called in a process of its own.
+    """Hold three functions over the path of a home, each called in a separate process.
 
-    `prepare` makes the home as it was before (it may make none), `run` is what meets the fault,
-    `check` says in words what is wrong afterwards; it also writes once more, with no repair.
-    `refusals` are the errors by which a writer may say that it did not write. `afresh` brings what
-    lies outside of the folder back to where it began: then kills are all that can be tried,
-    because no power cut can be played there, and a state cannot be checked twice.
+    `prepare` makes the initial home (or none), `run` meets the fault, `check` returns the problems
+    found afterwards in words; it also writes one more event, without any repair. `refusals` are
+    the errors by which a writer may report that it did not write. `reset` restores state outside
+    of the folder to the beginning: then only kills can be tried, because a power cut cannot be
+    simulated there, and a state cannot be checked twice.
     """
 
     prepare: Callable[[str], None]
     run: Callable[[str, Ack], None]
     check: Callable[[str, Sequence[str]], list[str]]
     refusals: tuple[type[Exception], ...]
-    afresh: Callable[[str], None] | None = None
+    reset: Callable[[str], None] | None = None
 
 
-def judge(meant: Sequence[Sequence[str]], found: Sequence[str], acked: Sequence[str]) -> list[str]:
-    """Holds the found events of one journal against the moves that were meant.
+def judge(
+    intended: Sequence[Sequence[str]], found: Sequence[str], acked: Sequence[str]
+) -> list[str]:
+    """Compare the events found in one journal with the intended moves; return the problems.
 
     A move is the events that it makes: all of them or none. `acked` lists events.
     """
     problems = [f"acknowledged but lost: {event}" for event in acked if event not in found]
     problems += [f"doubled: {event}" for event in sorted(set(found)) if found.count(event) > 1]
-    if list(found) != [event for move in meant for event in move][: len(found)]:
-        problems.append(f"not a beginning of what was meant: {_short(found)}")
-    ends = [0, *accumulate(map(len, meant))]
+    if list(found) != [event for move in intended for event in move][: len(found)]:
+        problems.append(f"not a prefix of the intended events: {_short(found)}")
+    ends = [0, *accumulate(map(len, intended))]
     if len(found) not in ends:
         problems.append(f"{len(found)} events are half a move")
     in_flight = [end for end in ends if len(acked) < end <= len(found)]

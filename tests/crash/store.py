@@ -1,8 +1,8 @@
-"""The product under faults: what is swept by `test_store_crash`.
+"""Scenarios of the product under faults, for `test_store_crash`.
 
 Each scenario is a list of moves on a home; a move is acknowledged when its call returns. The check
-opens the home like any other process: it reads the journals, sends every move once more (a caller
-that saw no answer would), writes one event of its own, and verifies each session.
+opens the home like any other process: it reads the journals, sends every move again (as a caller
+that received no answer would), writes one more event, and verifies each session.
 """
 
 import json
@@ -19,8 +19,8 @@ Move = tuple[str, str, str]  # session, what is done, with what
 
 REFUSALS = (StoreFailed, Busy, ReadOnly)
 
-# Which field of an event's body says what the move was done with.
-SAID_IN = {
+# Which field of an event's body holds the word of the move.
+WORD_FIELD = {
     "session.started": "goal",
     "note.added": "text",
     "agent.started": "agent",
@@ -39,11 +39,11 @@ MAKES = {
 }
 
 
-_MORE_THAN_FITS = "so long that an event cannot hold it, " * 500
+_TOO_LONG = "so long that an event cannot hold it, " * 500
 
 
 def move(home: forestay.Forestay, session: str, done: str, word: str) -> None:
-    """Does one move, with a key that makes it happen once however often it is sent."""
+    """Make one move, with a key so that it happens once however often it is sent."""
     key = f"{done} {word}"
     if done == "start":
         home.start(word, id=session, key=key)
@@ -52,7 +52,7 @@ def move(home: forestay.Forestay, session: str, done: str, word: str) -> None:
     if done == "note":
         doing.note(word, key=key)
     elif done == "long":
-        doing.note(f"{word} {_MORE_THAN_FITS}", key=key)
+        doing.note(f"{word} {_TOO_LONG}", key=key)
     elif done == "agent":
         doing.agents.start(word, key=key)
     elif done == "task":
@@ -75,8 +75,8 @@ def _journal(home: forestay.Forestay, session: str) -> list[str]:
 
 
 def _word(event: Event) -> str:
-    said = str(getattr(event.body, SAID_IN[event.kind]))
-    return said.split()[0] if event.kind == "note.added" else said
+    text = str(getattr(event.body, WORD_FIELD[event.kind]))
+    return text.split()[0] if event.kind == "note.added" else text
 
 
 def _open(home: str) -> forestay.Forestay:
@@ -156,7 +156,7 @@ def _scenario(
 
 _STARTED: list[Move] = [("s1", "start", "a goal"), ("s1", "note", "n1"), ("s1", "task", "t1")]
 
-# A home that is not there yet.
+# The home does not exist yet.
 FIRST = _scenario([], [("s1", "start", "a goal"), ("s1", "note", "n1")])
 
 # The everyday case.
@@ -167,20 +167,20 @@ TWO_SESSIONS = _scenario(
     [("s1", "note", "n2"), ("s2", "agent", "code-1"), ("s1", "note", "n3"), ("s2", "long", "n4")],
 )
 
-# A process that ends without closing, as one that is killed does, and leaves all in the -wal file.
+# A process ends without closing, like a killed one, and leaves all events in the -wal file.
 LEFT_OPEN = _scenario(
     _STARTED, [("s1", "note", "n2"), ("s1", "note", "n3")], do=_do_without_closing
 )
 
-# A process that tries once more after an error, and acknowledges what went well the second time.
+# A process tries again after an error, and acknowledges what succeeded the second time.
 RETRIED = _scenario(_STARTED, [("s1", "note", "n2"), ("s1", "long", "n3")], do=_do_retrying)
 
-_WAL_FRAMES = 128  # with so many SQLite moves them into the database: wal_autocheckpoint
+_WAL_FRAMES = 128  # at this number SQLite moves them into the database: wal_autocheckpoint
 _WAL_FRAME_BYTES = 4096 + 24
 
 
 def _prepare_full_wal(home: str) -> None:
-    """Leaves a -wal file that the next few events fill; what it took is kept beside the home."""
+    """Leave a -wal file that the next few events fill; store the moves made next to the home."""
     opened = _open(home)
     notes = [*_STARTED]
     _do_all(notes, opened, lambda event: None)

@@ -1,4 +1,4 @@
-"""Every fault at every call: plans the points of a scenario, runs them, and tells what went wrong.
+"""Inject every fault at every call: plan a scenario's points, run them, report what went wrong.
 
 To add a scenario: write `prepare`, `run` and `check` over a home (see `scenario.py`), bind them to
 a module-level `Scenario`, and sweep it by its name, `"tests.crash.my_module:NAME"`.
@@ -17,19 +17,19 @@ from dataclasses import dataclass
 from pathlib import Path
 from queue import SimpleQueue
 
-from tests.crash.forkserver import SUFFERED_BY, Fault, ForkServer, Kind, Point
+from tests.crash.forkserver import KINDS_WITH_FAULT, Fault, ForkServer, Kind, Point
 from tests.memory import room_in_memory
 
-EVERY_FAULT = tuple(SUFFERED_BY)
+ALL_FAULTS = tuple(KINDS_WITH_FAULT)
 
-# Memory will do, because the shim itself knows what was synced. (Read here: tests clean their
-# environment.)
+# A folder in memory suffices, because the shim records what was synced. (Read at import, because
+# tests clean their environment.)
 GROUND = os.environ.get("FORESTAY_CRASH_DIR", room_in_memory())
 
 
 @dataclass(frozen=True)
-class Swept:
-    """What a sweep saw."""
+class SweepResult:
+    """Hold the result of a sweep."""
 
     scenario: str
     points: list[Point]
@@ -61,50 +61,55 @@ def sweep(
     shim: Path,
     scenario: str,
     *,
-    faults: Sequence[Fault] = EVERY_FAULT,
+    faults: Sequence[Fault] = ALL_FAULTS,
     limit: int | None = None,
     seconds: float = math.inf,
     seed: int = 0,
-) -> Swept:
-    """Runs every point of the scenario, or as many as the limits allow, chosen by `seed`.
+) -> SweepResult:
+    """Run every point of the scenario, or as many as the limits allow, chosen by `seed`.
 
-    A `limit` takes points at equal distances, so that each fault meets calls from all of the work.
+    With a `limit`, points are chosen at equal distances, so that each fault meets calls from all
+    parts of the work.
     """
     began = time.monotonic()
-    with _ground() as ground, _servers(shim, ground) as servers:
+    with _temporary_folder() as ground, _servers(shim, ground) as servers:
         for server in servers:
             server.prepare(scenario)
-        quiet = _quiet(servers, scenario)
+        quiet = _run_without_faults(servers, scenario)
         plan = _plan(quiet.run.kinds, faults)
-        chosen = _chosen(plan, limit, random.Random(seed))
+        chosen = _choose_points(plan, limit, random.Random(seed))
         points = _run_all(servers, scenario, chosen, began + seconds)
-    took = time.monotonic() - began
-    return Swept(scenario, [quiet, *points], quiet.run.calls, len(plan) + 1, took, seed)
+    seconds_taken = time.monotonic() - began
+    return SweepResult(
+        scenario, [quiet, *points], quiet.run.calls, len(plan) + 1, seconds_taken, seed
+    )
 
 
-def steps(shim: Path, scenario: str, *, limit: int | None = None, seed: int = 0) -> Swept:
-    """Kills at every **step**: one for each state of the disk that the work passes.
+def steps(shim: Path, scenario: str, *, limit: int | None = None, seed: int = 0) -> SweepResult:
+    """Kill at every **step**: once for each state of the disk that the work passes through.
 
-    A run that is watched tells what the disk holds before and after each call. A call that left
-    it as it was needs no kill of its own, for what comes next finds the same bytes; every
-    other state is reached once more and the work killed there. A write torn in two is a step too,
-    and so is whatever is asked of a server, of which it cannot be seen whether it changed anything.
+    A watched run records what the disk holds before and after each call. A call that left the
+    disk unchanged needs no separate kill, because the next process finds the same bytes; every
+    other state is reached again and the work is killed there. A torn write is also a step, and so
+    is every request to a server, because whether it changed anything cannot be observed.
     """
     began = time.monotonic()
-    with _ground() as ground, _servers(shim, ground) as servers:
+    with _temporary_folder() as ground, _servers(shim, ground) as servers:
         for server in servers:
             server.prepare(scenario)
-        quiet = _quiet(servers, scenario)
-        plan = _distinct(servers[0].states(scenario), quiet.run.kinds)
+        quiet = _run_without_faults(servers, scenario)
+        plan = _plan_steps(servers[0].states(scenario), quiet.run.kinds)
         plan += _plan(quiet.run.kinds, [Fault.TORN_WRITE])
-        chosen = _chosen(plan, limit, random.Random(seed))
+        chosen = _choose_points(plan, limit, random.Random(seed))
         points = _run_all(servers, scenario, chosen, math.inf)
-    took = time.monotonic() - began
-    return Swept(scenario, [quiet, *points], quiet.run.calls, len(plan) + 1, took, seed)
+    seconds_taken = time.monotonic() - began
+    return SweepResult(
+        scenario, [quiet, *points], quiet.run.calls, len(plan) + 1, seconds_taken, seed
+    )
 
 
-def _distinct(states: Sequence[str], kinds: Sequence[int]) -> list[tuple[Fault, int]]:
-    """A kill for the first time that each state is met; two states a call, before and after it."""
+def _plan_steps(states: Sequence[str], kinds: Sequence[int]) -> list[tuple[Fault, int]]:
+    """Return a kill for the first occurrence of each state (two per call: before and after it)."""
     first: dict[tuple[int, str], tuple[Fault, int]] = {}
     far = 0
     for number, state in enumerate(states):
@@ -115,10 +120,10 @@ def _distinct(states: Sequence[str], kinds: Sequence[int]) -> list[tuple[Fault, 
     return list(first.values())
 
 
-def _quiet(servers: Sequence[ForkServer], scenario: str) -> Point:
-    """The run in which nothing goes wrong: on each server twice, and always with the same calls.
+def _run_without_faults(servers: Sequence[ForkServer], scenario: str) -> Point:
+    """Run without faults twice on each server; require the same calls every time.
 
-    It is a point too, because the power may fail when all is done.
+    It counts as a point, because the power may fail when all work is done.
     """
     quiet = [server.point(scenario, Fault.NOTHING, 0) for server in servers for _ in range(2)]
     for point in quiet:
@@ -136,11 +141,11 @@ def _plan(kinds: Sequence[int], faults: Sequence[Fault]) -> list[tuple[Fault, in
         (fault, at)
         for fault in faults
         for at, kind in enumerate(kinds, start=1)
-        if kind & SUFFERED_BY[fault]
+        if kind & KINDS_WITH_FAULT[fault]
     ]
 
 
-def _chosen(
+def _choose_points(
     plan: list[tuple[Fault, int]], limit: int | None, chance: random.Random
 ) -> list[tuple[Fault, int]]:
     if limit is None or limit >= len(plan):
@@ -169,7 +174,7 @@ def _run_all(
 
 
 @contextmanager
-def _ground() -> Iterator[Path]:
+def _temporary_folder() -> Iterator[Path]:
     ground = Path(tempfile.mkdtemp(prefix="forestay-crash.", dir=GROUND)).resolve()
     try:
         yield ground
@@ -179,7 +184,7 @@ def _ground() -> Iterator[Path]:
 
 @contextmanager
 def _servers(shim: Path, ground: Path) -> Iterator[list[ForkServer]]:
-    """One server per core, or one if the tests themselves already run side by side."""
+    """Start one server per core, or only one if the tests already run in parallel."""
     count = 1 if "PYTEST_XDIST_WORKER" in os.environ else os.cpu_count() or 1
     servers = [ForkServer(shim, ground / f"{number:03}") for number in range(count)]
     try:

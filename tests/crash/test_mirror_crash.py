@@ -1,4 +1,4 @@
-"""Format files under faults: after the next command they and the journal agree."""
+"""Format files and the journal agree after a fault and the next command."""
 
 import os
 from pathlib import Path
@@ -6,14 +6,14 @@ from pathlib import Path
 import pytest
 
 from tests.chance import new_seed
-from tests.crash.sweep import Swept, sweep
+from tests.crash.sweep import SweepResult, sweep
 
-SCENARIOS = ["BOUND", "ENDED", "CREATED", "BACKED", "BEGUN"]
+SCENARIOS = ["BOUND", "ENDED", "CREATED", "BACKED", "STARTED"]
 SEED = int(os.environ.get("FORESTAY_CRASH_SEED", "20"))
 SAMPLE = 12
 
 
-def assert_sound(result: Swept) -> None:
+def assert_sound(result: SweepResult) -> None:
     print(result)
     assert not result.unfired, str(result)
     assert not result.violations, str(result)

@@ -1,4 +1,4 @@
-"""A move that is killed at any of its steps loses nothing, and the same command finishes it."""
+"""A move killed at any step loses nothing, and the same command completes it."""
 
 from __future__ import annotations
 
@@ -25,42 +25,42 @@ from tests.journal.test_move import assert_all_is_there, filled, held, history, 
 SEED = int(os.environ.get("FORESTAY_CRASH_SEED", "20"))
 SAMPLE = 4
 STEPS = ((Wired, "execute"), (Wired, "ask"), (Database, "write"))
-"""What changes something, on the server or on this machine."""
-_WITHOUT_END = 1 << 30
+"""The functions that change something, on the server or on this machine."""
+_NO_KILL = 1 << 30
 
 
-def dying(act: Callable[..., object], left: list[int]) -> Callable[..., object]:
+def kill_at_step(act: Callable[..., object], remaining: list[int]) -> Callable[..., object]:
     def step(*given: object, **named: object) -> object:
-        left[0] -= 1
-        if left[0] < 0:
+        remaining[0] -= 1
+        if remaining[0] < 0:
             os.kill(os.getpid(), signal.SIGKILL)
         return act(*given, **named)
 
     return step
 
 
-def killed_at(point: int, act: Callable[[], object]) -> int:
-    """Do it in a process that is killed before a step; how many it took if it came to its end."""
-    told, tell = os.pipe()
+def run_killed_at(point: int, act: Callable[[], object]) -> int:
+    """Run `act` in a process that is killed before step `point`; return its steps if it ended."""
+    reader, writer = os.pipe()
     child = os.fork()
     if child == 0:
-        left = [point]
+        remaining = [point]
         for owner, name in STEPS:
-            setattr(owner, name, dying(getattr(owner, name), left))
+            setattr(owner, name, kill_at_step(getattr(owner, name), remaining))
         act()
-        os.write(tell, str(point - left[0]).encode())
+        os.write(writer, str(point - remaining[0]).encode())
         os._exit(0)
-    os.close(tell)
-    with os.fdopen(told) as pipe:
-        taken = int(pipe.read() or -1)
+    os.close(writer)
+    with os.fdopen(reader) as pipe:
+        step_count = int(pipe.read() or -1)
     _, status = os.waitpid(child, 0)
     assert os.WIFSIGNALED(status) or os.WEXITSTATUS(status) == 0
-    return taken
+    return step_count
 
 
 @contextmanager
 def opened(home: Forestay, url: str) -> Iterator[Store]:
-    """A store whatever seal it has."""
+    """Open a store even if it is sealed."""
     store = open_store(url, home.context.settings.home, clock=Clock(), machine="m", sealed=True)
     yield store
     store.close()
@@ -70,12 +70,12 @@ def assert_survives(folder: Path, target: str, point: int) -> None:
     home = filled(folder)
     before = history(home)
     home.close()
-    assert killed_at(point, lambda: home.backups.move(target)) < 0
+    assert run_killed_at(point, lambda: home.backups.move(target)) < 0
     with opened(home, "") as source, opened(home, target) as copy:
         assert held(source) == before
         seal = source.maintenance.sealed()
         is_done = seal is not None and seal[1] == "moved"
-        # Whoever is sent there finds everything.
+        # A process redirected to the copy finds everything.
         assert held(copy) == before or not is_done
     try:
         assert home.backups.move(target).state == "moved"
@@ -89,9 +89,9 @@ def assert_survives(folder: Path, target: str, point: int) -> None:
 def steps(tmp_path: Path, pg_store: str) -> int:
     home = filled(tmp_path / "whole")
     home.close()
-    taken = killed_at(_WITHOUT_END, lambda: home.backups.move(pg_store))
-    assert taken > 30
-    return taken
+    step_count = run_killed_at(_NO_KILL, lambda: home.backups.move(pg_store))
+    assert step_count > 30
+    return step_count
 
 
 def test_a_move_survives_being_killed_at_sampled_steps(

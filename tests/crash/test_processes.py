@@ -1,4 +1,4 @@
-"""Eight processes on one session, some killed and stopped: nothing lost, nothing doubled."""
+"""Eight processes on one session, some killed and stopped, lose and double nothing."""
 
 import itertools
 import os
@@ -11,7 +11,7 @@ import pytest
 import forestay
 from forestay.model.event import NoteAdded
 from tests.chance import new_seed
-from tests.crash.herd import Herded, drive, writer_module, wrong_numbers
+from tests.crash.herd import HerdResult, run_herd, writer_module, wrong_numbers
 from tests.crash.herd_writers import SESSION, toy_journal
 
 WRITERS = 8
@@ -24,13 +24,15 @@ def home(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def herded(writer: str, home: Path, *, count: int, calm: int, seed: int = SEED) -> Herded:
-    result = drive(writer_module(writer, home), writers=WRITERS, count=count, calm=calm, seed=seed)
+def run_writers(writer: str, home: Path, *, count: int, calm: int, seed: int = SEED) -> HerdResult:
+    result = run_herd(
+        writer_module(writer, home), writers=WRITERS, count=count, calm=calm, seed=seed
+    )
     print(result)
     return result
 
 
-def assert_store_is_sound(home: Path, result: Herded) -> None:
+def assert_store_is_sound(home: Path, result: HerdResult) -> None:
     with forestay.open(str(home), cwd=str(home), trust_env=False) as opened:
         session = opened.session(SESSION)
         bodies = [line.event.body for line in session.log()]
@@ -46,13 +48,13 @@ def start(home: Path) -> None:
 
 def test_eight_processes_lose_and_double_nothing(home: Path) -> None:
     start(home)
-    result = herded("store", home, count=EVENTS, calm=80)
+    result = run_writers("store", home, count=EVENTS, calm=80)
     assert_store_is_sound(home, result)
     assert min(result.hits["killed"], result.hits["stopped"]) >= WRITERS
 
 
 @pytest.mark.soak
-def test_a_herd_after_the_other_loses_and_doubles_nothing(home: Path, soak_seconds: float) -> None:
+def test_repeated_herds_lose_and_double_nothing(home: Path, soak_seconds: float) -> None:
     ends = time.monotonic() + soak_seconds
     first = new_seed()
     for number in itertools.count():
@@ -60,21 +62,21 @@ def test_a_herd_after_the_other_loses_and_doubles_nothing(home: Path, soak_secon
         place.mkdir(mode=0o700)
         start(place)
         assert_store_is_sound(
-            place, herded("store", place, count=1000, calm=50, seed=first + number)
+            place, run_writers("store", place, count=1000, calm=50, seed=first + number)
         )
         shutil.rmtree(place)
         if time.monotonic() > ends:
             return
 
 
-def test_a_right_toy_comes_through_the_herd(home: Path) -> None:
-    result = herded("right", home, count=100, calm=50)
+def test_a_correct_toy_passes_the_herd(home: Path) -> None:
+    result = run_writers("correct", home, count=100, calm=50)
     assert result.problems(toy_journal(str(home))) == []
 
 
 @pytest.mark.parametrize("writer, mistake", [("keyless", "doubled"), ("early", "lost")])
-def test_a_wrong_toy_does_not(home: Path, writer: str, mistake: str) -> None:
-    result = herded(writer, home, count=20, calm=5)
+def test_a_wrong_toy_fails_the_herd(home: Path, writer: str, mistake: str) -> None:
+    result = run_writers(writer, home, count=20, calm=5)
     assert mistake in " ".join(result.problems(toy_journal(str(home))))
 
 
@@ -88,7 +90,7 @@ def test_a_wrong_toy_does_not(home: Path, writer: str, mistake: str) -> None:
         ([1, 2, 3, 2], ["doubled [2]", "out of order"]),
     ],
 )
-def test_numbers_that_are_not_one_two_three_are_named(
+def test_lost_doubled_and_unordered_numbers_are_named(
     numbers: list[int], problems: list[str]
 ) -> None:
     assert wrong_numbers(numbers, 3) == problems

@@ -1,4 +1,4 @@
-"""A revisit that is killed anywhere has happened, with all its files, or has not."""
+"""A revisit killed at any point is complete with all its files, or has not happened."""
 
 from pathlib import Path
 
@@ -13,19 +13,19 @@ SCENARIOS = ["APPLIED", "UNDONE"]
 
 
 @pytest.mark.parametrize("scenario", SCENARIOS)
-def test_a_revisit_is_whole_after_sampled_faults(shim: Path, scenario: str) -> None:
+def test_a_revisit_is_complete_or_absent_after_sampled_faults(shim: Path, scenario: str) -> None:
     assert_sound(sweep(shim, f"tests.crash.revisit:{scenario}", limit=SAMPLE, seed=SEED))
 
 
 @pytest.mark.soak
-def test_our_own_bytes_are_known_after_a_disk_that_failed_and_a_power_cut(shim: Path) -> None:
+def test_own_files_are_recognized_after_a_failed_disk_and_a_power_cut(shim: Path) -> None:
     sticky = [Fault.EIO_STICKY, Fault.ENOSPC_STICKY]
     assert_sound(sweep(shim, "tests.crash.revisit:UNDONE", faults=sticky))
 
 
 @pytest.mark.soak
 @pytest.mark.parametrize("scenario", SCENARIOS)
-def test_a_revisit_is_whole_after_every_fault(
+def test_a_revisit_is_complete_or_absent_after_every_fault(
     shim: Path, scenario: str, soak_seconds: float
 ) -> None:
     seed = new_seed()
@@ -33,7 +33,7 @@ def test_a_revisit_is_whole_after_every_fault(
 
 
 @pytest.mark.soak
-def test_an_essay_has_event_and_log_line_or_neither_after_every_fault(
+def test_an_essay_has_both_event_and_log_line_or_neither_after_every_fault(
     shim: Path, soak_seconds: float
 ) -> None:
     seed = new_seed()

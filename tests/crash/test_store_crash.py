@@ -1,4 +1,4 @@
-"""The product, killed, starved and failed at its calls: what it acknowledged is there, once."""
+"""Acknowledged events exist once after kills, full disks and errors at any call."""
 
 import os
 from pathlib import Path
@@ -7,25 +7,25 @@ import pytest
 
 from tests.chance import new_seed
 from tests.crash.forkserver import Fault
-from tests.crash.sweep import EVERY_FAULT, Swept, sweep
+from tests.crash.sweep import ALL_FAULTS, SweepResult, sweep
 
 SCENARIOS = ["FIRST", "APPEND", "TWO_SESSIONS", "LEFT_OPEN", "RETRIED", "CHECKPOINT"]
 SEED = int(os.environ.get("FORESTAY_CRASH_SEED", "20"))
 SAMPLE = 20
-OF_AN_APPEND = 40
+APPEND_SAMPLE = 40
 
 
-def assert_sound(result: Swept) -> None:
+def assert_sound(result: SweepResult) -> None:
     print(result)
     assert not result.unfired, str(result)
     assert not result.violations, str(result)
 
 
-KILLS = [fault for fault in EVERY_FAULT if fault.kills]
-FAILURES = [fault for fault in EVERY_FAULT if not fault.kills]
+KILLS = [fault for fault in ALL_FAULTS if fault.kills]
+FAILURES = [fault for fault in ALL_FAULTS if not fault.kills]
 
 
-def assert_append_is_sound(result: Swept, faults: list[Fault]) -> None:
+def assert_append_is_sound(result: SweepResult, faults: list[Fault]) -> None:
     assert_sound(result)
     assert {point.fault for point in result.points} == {Fault.NOTHING, *faults}
     refused = {point.fault for point in result.points if point.run.end == "refused"}
@@ -35,7 +35,7 @@ def assert_append_is_sound(result: Swept, faults: list[Fault]) -> None:
 @pytest.mark.parametrize("faults", [KILLS, FAILURES], ids=["kills", "failures"])
 @pytest.mark.req("S0-58")
 def test_an_append_is_sound_at_sampled_points(shim: Path, faults: list[Fault]) -> None:
-    result = sweep(shim, "tests.crash.store:APPEND", faults=faults, limit=OF_AN_APPEND, seed=SEED)
+    result = sweep(shim, "tests.crash.store:APPEND", faults=faults, limit=APPEND_SAMPLE, seed=SEED)
     assert_append_is_sound(result, faults)
 
 
@@ -52,7 +52,7 @@ def test_other_work_is_sound_at_sampled_points(shim: Path, scenario: str) -> Non
     assert_sound(sweep(shim, f"tests.crash.store:{scenario}", limit=SAMPLE, seed=SEED))
 
 
-def test_the_checkpoint_scenario_meets_a_checkpoint(shim: Path) -> None:
+def test_the_checkpoint_scenario_includes_a_checkpoint(shim: Path) -> None:
     scenario = "tests.crash.store:CHECKPOINT"
     points = sweep(shim, scenario, faults=[Fault.TORN_WRITE], limit=30, seed=SEED).points
     assert any(point.run.path.endswith("/forestay.db") for point in points)

@@ -1,7 +1,7 @@
-"""Toy writers that show what the harness can see: two that are right, and the classic mistakes.
+"""Toy writers that show what the harness can detect: two correct ones, and the classic mistakes.
 
-A toy appends one line of text to a home and calls `ack` when the line is safe; `read` gives the
-lines back. Each mistake is one that real programs make, and the harness must catch every one.
+A toy appends one line of text to a home and calls `ack` when the line is safe; `read` returns the
+lines. Each mistake is one that real programs make, and the harness must catch every one.
 """
 
 import errno
@@ -41,7 +41,7 @@ def _line(text: str) -> bytes:
 
 
 def read_lines(home: str) -> list[str]:
-    """Whole lines only: a torn tail was never acknowledged."""
+    """Return whole lines only: a torn tail was never acknowledged."""
     if not os.path.exists(_journal(home)):
         return []
     with open(_journal(home), "rb") as file:
@@ -50,7 +50,7 @@ def read_lines(home: str) -> list[str]:
 
 
 def append_good(home: str, text: str, ack: Callable[[], None]) -> None:
-    """Cuts off a torn tail, appends, syncs the file and its folder, and only then acknowledges."""
+    """Cut off a torn tail, append, sync the file and its folder, and only then acknowledge."""
     fd = os.open(_journal(home), os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o600)
     try:
         content = os.pread(fd, 1 << 20, 0)
@@ -64,16 +64,16 @@ def append_good(home: str, text: str, ack: Callable[[], None]) -> None:
 
 
 def append_sqlite_alone(home: str, text: str, ack: Callable[[], None]) -> None:
-    """Mistake: SQLite syncs the folder of a new -wal, but passes over an error of that sync.
+    """Rely on SQLite alone. Mistake: it ignores an error when it syncs the folder of a new -wal.
 
-    Each close here removes the -wal, so its old name may come back and bury the newer database.
+    Each close here removes the -wal, so its old name may come back and hide the newer database.
     """
     _append_sqlite(home, text, lambda: None)
     ack()
 
 
 def append_sqlite(home: str, text: str, ack: Callable[[], None]) -> None:
-    """The same with a sync of our own, which counts."""
+    """Append with SQLite, and sync the folder again, with errors reported."""
     _append_sqlite(home, text, partial(_sync_folder, home))
     ack()
 
@@ -107,7 +107,7 @@ def read_sqlite(home: str) -> list[str]:
 
 
 def append_rewriting(home: str, text: str, ack: Callable[[], None]) -> None:
-    """Mistake: truncates the only copy before the new one is there."""
+    """Rewrite the file. Mistake: the only copy is truncated before the new one exists."""
     lines = read_lines(home)
     fd = os.open(_journal(home), os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
     _write(fd, b"".join(_line(line) for line in [*lines, text]))
@@ -118,13 +118,13 @@ def append_rewriting(home: str, text: str, ack: Callable[[], None]) -> None:
 
 
 def append_early(home: str, text: str, ack: Callable[[], None]) -> None:
-    """Mistake: acknowledges before the commit."""
+    """Append. Mistake: the acknowledgement precedes the commit."""
     ack()
     append_good(home, text, lambda: None)
 
 
 def append_unsynced(home: str, text: str, ack: Callable[[], None]) -> None:
-    """Mistake: the data never leaves the page cache."""
+    """Append without a sync. Mistake: the data never leaves the page cache."""
     fd = os.open(_journal(home), os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
     _write(fd, _line(text))
     os.close(fd)
@@ -132,7 +132,7 @@ def append_unsynced(home: str, text: str, ack: Callable[[], None]) -> None:
 
 
 def append_once_written(home: str, text: str, ack: Callable[[], None]) -> None:
-    """Mistake: believes that a write writes everything."""
+    """Call write once. Mistake: a write may be short."""
     fd = os.open(_journal(home), os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
     os.write(fd, _line(text))
     os.fsync(fd)
@@ -149,7 +149,7 @@ def _append_with(home: str, text: str, sync: Callable[[int], None]) -> None:
 
 
 def append_swallowing(home: str, text: str, ack: Callable[[], None]) -> None:
-    """Mistake: a failed sync is passed over."""
+    """Append. Mistake: a failed sync is ignored."""
 
     def sync(fd: int) -> None:
         try:
@@ -162,7 +162,7 @@ def append_swallowing(home: str, text: str, ack: Callable[[], None]) -> None:
 
 
 def append_retrying(home: str, text: str, ack: Callable[[], None]) -> None:
-    """Mistake: syncs again after a failed sync, which may succeed without having written."""
+    """Sync again after a failed sync. Mistake: it may succeed without having written."""
 
     def sync(fd: int) -> None:
         try:
@@ -175,7 +175,7 @@ def append_retrying(home: str, text: str, ack: Callable[[], None]) -> None:
 
 
 def append_renaming(home: str, text: str, ack: Callable[[], None]) -> None:
-    """Mistake: replaces the file atomically, and does not sync the folder that holds the name."""
+    """Replace the file atomically. Mistake: the folder that holds the name is not synced."""
     new = _journal(home) + ".new"
     lines = [*read_lines(home), text]
     fd = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
@@ -187,12 +187,12 @@ def append_renaming(home: str, text: str, ack: Callable[[], None]) -> None:
 
 
 def append_leaving_a_lock(home: str, text: str, ack: Callable[[], None]) -> None:
-    """Mistake: a lock file that a killed process leaves behind, so the next write needs repair."""
+    """Use a lock file. Mistake: a killed process leaves it behind, so the next write fails."""
     lock = os.path.join(home, "lock")
     try:
         os.close(os.open(lock, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
     except FileExistsError as error:
-        raise OSError(errno.EBUSY, "locked by nobody") from error
+        raise OSError(errno.EBUSY, "locked by a dead process") from error
     try:
         append_good(home, text, ack)
     finally:

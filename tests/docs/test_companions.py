@@ -1,4 +1,4 @@
-"""docs/companions.md answers every line X of the requirements, and says what they say."""
+"""docs/companions.md answers every line X of the requirements, and agrees with them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.conformance import read, section
 ROOT = Path(__file__).parents[2]
 ROW = re.compile(r"^\| (X\d-\d+) \| (\w+) \| (\S.*) \|$", re.M)
 
-# What an answer may be called in the list of requirements.
+# The classes that an answer may have in the list of requirements.
 CLASSES = {
     "adopted": {"tested"},
     "adapted": {"tested", "documented"},
@@ -45,7 +45,7 @@ def test_every_answer_is_one_of_four_words_and_agrees_with_the_requirements() ->
             assert how.startswith(f"{detail}: "), f"{number} comes with {detail}"
 
 
-def test_what_is_adopted_has_a_test() -> None:
+def test_every_adopted_companion_has_a_test() -> None:
     marks = re.compile(r"mark\.req\(([^)]*)\)")
     texts = (path.read_text(encoding="utf-8") for path in (ROOT / "tests").rglob("test_*.py"))
     marked = {
@@ -55,10 +55,10 @@ def test_what_is_adopted_has_a_test() -> None:
 
 
 @pytest.mark.req("S2-94")
-def test_what_document_2_refers_to_is_answered() -> None:
-    """It names a resume command, an agent and a guide that was never written."""
-    said = section("docs/process.md#where-the-requirements-come-from", ROOT) or ""
-    (row,) = [line for line in said.splitlines() if line.startswith("| S2-94 |")]
+def test_references_of_document_2_are_answered() -> None:
+    """Check the answers to a resume command, an agent and a guide that was never written."""
+    text = section("docs/process.md#where-the-requirements-come-from", ROOT) or ""
+    (row,) = [line for line in text.splitlines() if line.startswith("| S2-94 |")]
     assert "resume" in COMMANDS and "the guide was never written" in row
     answered = {number.partition("-")[0] for number, _, _ in answers()}
     assert set(re.findall(r"\bX\d\b", row)) == {"X2", "X4"} <= answered

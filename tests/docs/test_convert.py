@@ -1,10 +1,10 @@
-"""docs/convert.md says what each format has fields for. To bring its tables up to date:
+"""docs/convert.md lists which fields each format has. To update its tables:
 
 python -m tests.docs.test_convert
 
-A *probe* is a fact, told in one or more *shapes* (a step may be a task, a phase or a stage). A
-format keeps it *natively* if its own fields give it back; it goes from one format into another
-natively if the fields of both, one after the other, give it back.
+A *probe* is a fact in one or more *shapes* (a step may be a task, a phase or a stage). A format
+stores it *natively* if reading its fields returns the fact; it is converted natively from one
+format into another if it survives both, one after the other.
 """
 
 from __future__ import annotations
@@ -246,8 +246,8 @@ SURROUNDED: dict[str, dict[str, Any]] = {
 
 
 def probes() -> dict[str, list[Facts]]:
-    """Every fact by name, in all its shapes."""
-    found = {name: [replace(BASE, **each) for each in told] for name, told in SESSION.items()}
+    """Return every fact by name, in all its shapes."""
+    found = {name: [replace(BASE, **each) for each in shapes] for name, shapes in SESSION.items()}
     for part, (kind, fields) in PARTS.items():
         for field, more in fields.items():
             found[f"{part}.{field}"] = _shapes(part, kind, more)
@@ -261,8 +261,8 @@ def _shapes(part: str, kind: type[Struct], more: dict[str, Any]) -> list[Facts]:
     return [replace(BASE, **around, **{part: [kind(**{**LEAST[part], **more})]})]
 
 
-def told(name: str, facts: Facts) -> Any:
-    """What some facts say of a probe."""
+def probe_value(name: str, facts: Facts) -> Any:
+    """Return the value of a probe in some facts."""
     part, _, field = name.partition(".")
     value = getattr(facts, part)
     if not field:
@@ -271,24 +271,24 @@ def told(name: str, facts: Facts) -> Any:
     return getattr(want[0], field) if want else None
 
 
-def goes(name: str, *way: str) -> bool:
-    """Whether a probe gets through formats in their own fields alone, in any of its shapes."""
+def survives(name: str, *formats: str) -> bool:
+    """Return whether a probe, in any shape, survives the formats in their native fields alone."""
     for facts in probes()[name]:
-        seen, kept = facts, True
-        for id in way:
-            seen = through(id, seen)
-            kept = kept and told(name, seen) == told(name, facts)
-        if kept:
+        seen, is_equal = facts, True
+        for id in formats:
+            seen = convert_through(id, seen)
+            is_equal = is_equal and probe_value(name, seen) == probe_value(name, facts)
+        if is_equal:
             return True
     return False
 
 
-def through(id: str, facts: Facts) -> Facts:
+def convert_through(id: str, facts: Facts) -> Facts:
     format = load_format(id)
-    return format.get(format.put(None, _named(id, facts), HERE), HERE)
+    return format.get(format.put(None, _with_native_id(id, facts), HERE), HERE)
 
 
-def _named(id: str, facts: Facts) -> Facts:
+def _with_native_id(id: str, facts: Facts) -> Facts:
     return replace(facts, native_id=load_format(id).new_id(facts, HERE, frozenset()))
 
 
@@ -299,7 +299,7 @@ def formats_table() -> str:
     head = ["fact", *REGISTRY]
     lines = [_row(head), _row(["---"] * len(head))]
     for name in probes():
-        lines.append(_row([f"`{name}`", *("●" if goes(name, id) else "" for id in REGISTRY)]))
+        lines.append(_row([f"`{name}`", *("●" if survives(name, id) else "" for id in REGISTRY)]))
     return "\n".join(lines)
 
 
@@ -308,11 +308,11 @@ def pairs_table() -> str:
     for a in REGISTRY:
         for b in REGISTRY:
             if a != b:
-                lines.append(_row([a, b, _listed([n for n in probes() if goes(n, a, b)])]))
+                lines.append(_row([a, b, _join_names([n for n in probes() if survives(n, a, b)])]))
     return "\n".join(lines)
 
 
-def _listed(names: list[str]) -> str:
+def _join_names(names: list[str]) -> str:
     parts: dict[str, list[str]] = {}
     for name in names:
         part, _, field = name.partition(".")
@@ -327,7 +327,7 @@ def _row(cells: list[str]) -> str:
 GENERATED = {"formats": formats_table, "pairs": pairs_table}
 
 
-def brought_up_to_date(page: str) -> str:
+def update_page(page: str) -> str:
     for name, make in GENERATED.items():
         begin, end = f"<!-- {name}: begin -->\n", f"<!-- {name}: end -->"
         head, rest = page.split(begin)
@@ -335,24 +335,26 @@ def brought_up_to_date(page: str) -> str:
     return page
 
 
-def test_the_page_says_what_the_formats_do() -> None:
+def test_the_page_agrees_with_the_formats() -> None:
     page = PAGE.read_text(encoding="utf-8")
-    assert page == brought_up_to_date(page)
+    assert page == update_page(page)
 
 
 @pytest.mark.parametrize("id", REGISTRY)
-def test_what_has_no_field_travels_beside_and_comes_back(id: str) -> None:
+def test_facts_without_a_field_are_stored_separately_and_restored(id: str) -> None:
     for name, shapes in probes().items():
         for facts in shapes:
-            tree = carry_over.write(load_format(id), None, _named(id, facts), HERE, full=True)
-            assert told(name, carry_over.read(load_format(id), tree, HERE)) == told(name, facts), (
-                name
+            tree = carry_over.write(
+                load_format(id), None, _with_native_id(id, facts), HERE, full=True
             )
+            assert probe_value(name, carry_over.read(load_format(id), tree, HERE)) == probe_value(
+                name, facts
+            ), name
 
 
 def test_every_field_of_the_facts_is_probed() -> None:
-    # An id is each format's own, attributes are named after one; a folder lists its artifacts, and
-    # updates are read from no file.
+    # Ids and attributes belong to a format; artifacts are listed by the folder, and updates are
+    # not read from files.
     left_out = {"native_id", "attributes", "artifacts", "updates"}
     known = {name.partition(".")[0] for name in probes()}
     assert known | left_out == set(Facts.__struct_fields__) and not known & left_out
@@ -362,4 +364,4 @@ def test_every_field_of_the_facts_is_probed() -> None:
 
 
 if __name__ == "__main__":
-    PAGE.write_text(brought_up_to_date(PAGE.read_text(encoding="utf-8")), encoding="utf-8")
+    PAGE.write_text(update_page(PAGE.read_text(encoding="utf-8")), encoding="utf-8")

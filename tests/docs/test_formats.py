@@ -1,4 +1,4 @@
-"""docs/formats.md says what the program does. To bring its generated parts up to date:
+"""docs/formats.md agrees with the program. To update its generated parts:
 
 python -m tests.docs.test_formats
 """
@@ -46,12 +46,12 @@ def settings_table() -> str:
 GENERATED = {"kinds": kinds_table, "pack": pack_grammar, "settings": settings_table}
 
 
-def brought_up_to_date(page: str) -> str:
-    return between(page, GENERATED)
+def update_page(page: str) -> str:
+    return replace_generated(page, GENERATED)
 
 
-def between(page: str, generated: dict[str, Callable[[], str]]) -> str:
-    """A page with its generated parts, each between two marks, made anew."""
+def replace_generated(page: str, generated: dict[str, Callable[[], str]]) -> str:
+    """Return a page with its generated parts, each between two marks, replaced."""
     for name, make in generated.items():
         begin, end = f"<!-- {name}: begin -->\n", f"<!-- {name}: end -->"
         head, rest = page.split(begin)
@@ -59,9 +59,9 @@ def between(page: str, generated: dict[str, Callable[[], str]]) -> str:
     return page
 
 
-def test_the_page_equals_what_the_program_says() -> None:
+def test_the_page_agrees_with_the_program() -> None:
     page = PAGE.read_text()
-    assert page == brought_up_to_date(page)
+    assert page == update_page(page)
 
 
 def test_every_field_of_the_envelope_is_described_in_order() -> None:
@@ -91,4 +91,4 @@ def test_every_table_and_every_file_of_a_home_is_described(tmp_path: Path) -> No
 
 
 if __name__ == "__main__":
-    PAGE.write_text(brought_up_to_date(PAGE.read_text()))
+    PAGE.write_text(update_page(PAGE.read_text()))

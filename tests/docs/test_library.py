@@ -1,4 +1,4 @@
-"""docs/library.md names every method and option. To bring its table up to date:
+"""docs/library.md names every method and option. To update its table:
 
 python -m tests.docs.test_library
 """
@@ -23,7 +23,7 @@ from tests.cli.support import command_method, method_name, topic_class, topics_o
 PAGE = Path(__file__).parents[2] / "docs" / "library.md"
 COMPAT = "## The names that the documents give"
 SHARED = {*WITH_VALUE, *FLAGS}
-OF_THE_LINE = ("config completion", "help", "mcp")
+COMMAND_LINE_ONLY = ("config completion", "help", "mcp")
 
 # Options that have another name in the library.
 SPELLED = {
@@ -51,7 +51,7 @@ SPELLED = {
     "--read": "mode",
     "--continue": "mode",
 }
-# What only a person at the command line needs, or what stands for a value: how it is done.
+# Options that only a user at the command line needs, or that stand for a value: what to do instead.
 INSTEAD = {
     "SESSION": "the session itself: `stay.session(ID)`",
     "session use SESSION": "`text`",
@@ -97,7 +97,7 @@ INSTEAD = {
     "revisit --apply": "`Session.revisit.apply`",
     "revisit --because": "`Session.revisit.apply`",
     "revisit --key": "`Session.revisit.apply`",
-    "files cleanup --archive": "always so",
+    "files cleanup --archive": "always",
     "files cleanup --preserve-artifacts": "`Wanted(keep_artifacts=True)`",
 }
 INSTEAD |= {f"files cleanup --{name}": f"`Wanted({name}=…)`" for name in Wanted.__struct_fields__}
@@ -117,50 +117,50 @@ INSTEAD["record artifact --to"] = INSTEAD["record artifact --force"] = (
 )
 BRIEFING = ("--budget", "--style", "--format", "--strict", "--fence", "--no-fence")
 INSTEAD |= {
-    f"{verb} {option}": "give it to `resume` of the session that is returned"
+    f"{verb} {option}": "pass it to `resume` of the returned session"
     for verb in ("files orchestrator continue", "essay resume")
     for option in BRIEFING
 }
 
 
-def verbs() -> dict[str, tuple[str, Callable[..., Any]]]:
-    """Each command that is a method: the name of its method, and the method."""
+def command_methods() -> dict[str, tuple[str, Callable[..., Any]]]:
+    """Return the name of the method and the method of each command that has one."""
     found = {}
     for command in COMMANDS:
-        if command not in OF_THE_LINE:
+        if command not in COMMAND_LINE_ONLY:
             found[command] = (method_name(command), command_method(command))
     return found
 
 
 def options(command: str) -> Iterator[tuple[str, str]]:
-    """What a command takes: as it is typed, and its name in Python."""
+    """Yield each argument of a command: as it is typed, and its name in Python."""
     for action in build(command, *locate(command))._actions:
         typed = (action.option_strings or [str(action.metavar)])[-1]
         if typed not in SHARED:
             yield typed, action.dest
 
 
-def otherwise(command: str, method: Callable[..., Any]) -> dict[str, str]:
-    """What a method does not call as its command does."""
+def find_different_names(command: str, method: Callable[..., Any]) -> dict[str, str]:
+    """Return arguments whose name in the method differs from the command, and that name."""
     known = inspect.signature(method).parameters
     found = {}
     for typed, dest in options(command):
         plain = typed.removeprefix("--").replace("-", "_")
         if plain in known or (not typed.startswith("-") and dest in known):
             continue
-        said = INSTEAD.get(f"{command} {typed}") or INSTEAD.get(typed)
-        found[typed] = said or f"`{SPELLED[typed]}`"
+        name = INSTEAD.get(f"{command} {typed}") or INSTEAD.get(typed)
+        found[typed] = name or f"`{SPELLED[typed]}`"
     return found
 
 
 def table() -> str:
     rows = ["| command | method | different names |", "|---|---|---|"]
-    for command, (name, method) in verbs().items():
-        said: dict[str, list[str]] = {}
-        for typed, how in otherwise(command, method).items():
-            said.setdefault(how, []).append("`{}`".format(typed.replace("|", r"\|")))
-        told = "; ".join(f"{', '.join(typed)}: {how}" for how, typed in said.items())
-        rows.append(f"| `{command}` | `{name}` | {told} |")
+    for command, (name, method) in command_methods().items():
+        by_name: dict[str, list[str]] = {}
+        for typed, how in find_different_names(command, method).items():
+            by_name.setdefault(how, []).append("`{}`".format(typed.replace("|", r"\|")))
+        differences = "; ".join(f"{', '.join(typed)}: {how}" for how, typed in by_name.items())
+        rows.append(f"| `{command}` | `{name}` | {differences} |")
     return "\n".join(rows)
 
 
@@ -168,13 +168,13 @@ def table() -> str:
 def test_every_option_of_a_command_is_a_parameter_or_its_other_name_is_documented(
     command: str,
 ) -> None:
-    if command in OF_THE_LINE:
+    if command in COMMAND_LINE_ONLY:
         return
-    _, method = verbs()[command]
+    _, method = command_methods()[command]
     known = inspect.signature(method).parameters
-    for typed, said in otherwise(command, method).items():
+    for typed, name in find_different_names(command, method).items():
         if typed in SPELLED and f"{command} {typed}" not in INSTEAD:
-            assert said.strip("`").partition("=")[0] in known, (command, typed)
+            assert name.strip("`").partition("=")[0] in known, (command, typed)
 
 
 def test_the_examples_work(
@@ -189,9 +189,9 @@ def test_the_examples_work(
     assert printed.endswith("1 False {'0': 'passed'}\n")
 
 
-def test_every_name_that_the_documents_give_is_told() -> None:
-    told = PAGE.read_text(encoding="utf-8").partition(COMPAT)[2]
-    named = re.findall(r"`(?:compat\.)?(\w+)`", "".join(re.findall(r"^\| `.*?\|", told, re.M)))
+def test_every_name_of_the_documents_is_on_the_page() -> None:
+    section = PAGE.read_text(encoding="utf-8").partition(COMPAT)[2]
+    named = re.findall(r"`(?:compat\.)?(\w+)`", "".join(re.findall(r"^\| `.*?\|", section, re.M)))
     assert sorted(named) == sorted(compat.__all__)
 
 
@@ -247,7 +247,7 @@ def test_instances_have_no_public_names_that_their_classes_lack(tmp_path: Path) 
 
 
 def test_every_public_name_is_the_method_of_a_command_or_documented() -> None:
-    named = {name for name, _ in verbs().values()}
+    named = {name for name, _ in command_methods().values()}
     page = (
         PAGE.read_text(encoding="utf-8").partition("## Without a command")[2].partition(COMPAT)[0]
     )
@@ -259,5 +259,5 @@ def test_every_public_name_is_the_method_of_a_command_or_documented() -> None:
 if __name__ == "__main__":
     text = PAGE.read_text(encoding="utf-8")
     before, mark, after = text.partition("\n## Without a command")
-    kept = before.partition("| command | method |")[0]
-    PAGE.write_text(kept + table() + "\n" + mark + after, encoding="utf-8")
+    start = before.partition("| command | method |")[0]
+    PAGE.write_text(start + table() + "\n" + mark + after, encoding="utf-8")

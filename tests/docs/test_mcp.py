@@ -1,4 +1,4 @@
-"""docs/mcp.md says what the server offers. To bring its generated parts up to date:
+"""docs/mcp.md lists what the server offers. To update its generated parts:
 
 python -m tests.docs.test_mcp
 """
@@ -25,7 +25,7 @@ from forestay.mcp.tool_schemas import (
     read_verb,
 )
 from forestay.mcp.tools import ToolRunner
-from tests.docs.test_formats import between
+from tests.docs.test_formats import replace_generated
 
 PAGE = Path(__file__).parents[2] / "docs" / "mcp.md"
 
@@ -36,12 +36,12 @@ def tools() -> str:
 
 def _tool(tool: Tool) -> str:
     words = ("changes nothing", "runs commands", "may be repeated with its key", "")
-    said = [word for word, hint in zip(words, tool.hints, strict=True) if hint and word]
+    hints = [word for word, hint in zip(words, tool.hints, strict=True) if hint and word]
     if tool.hints[0]:
-        said = said[:1]
-    lines = [f"### {tool.name}", "", f"{tool.title}: {'; '.join(said)}. {_about(tool)}", ""]
+        hints = hints[:1]
+    lines = [f"### {tool.name}", "", f"{tool.title}: {'; '.join(hints)}. {_about(tool)}", ""]
     lines += ["| argument | type | meaning |", "|---|---|---|"]
-    lines += [_argument(name, told, name in tool.needs) for name, told in tool.takes.items()]
+    lines += [_argument(name, schema, name in tool.needs) for name, schema in tool.takes.items()]
     lines += ["", f"Answers with {', '.join(f'`{name}`' for name in tool.gives)}.", "", "```json"]
     lines += [json.dumps(example, ensure_ascii=False) for example in tool.examples]
     return "\n".join([*lines, "```", *(_events() if tool.name == "record" else [])])
@@ -54,10 +54,10 @@ def _about(tool: Tool) -> str:
     return f"{first} Events are in the table below.{rest[rest.index('. for_next') + 1 :]}"
 
 
-def _argument(name: str, told: dict[str, Any], needed: bool) -> str:
-    kind = told["type"] + (f" of {told['items']['type']}s" if "items" in told else "")
-    limits = [f"{word} {told[key]}" for word, key in _LIMITS if key in told]
-    meaning = [told.get("description", ""), ", ".join(told.get("enum", [])), ", ".join(limits)]
+def _argument(name: str, schema: dict[str, Any], needed: bool) -> str:
+    kind = schema["type"] + (f" of {schema['items']['type']}s" if "items" in schema else "")
+    limits = [f"{word} {schema[key]}" for word, key in _LIMITS if key in schema]
+    meaning = [schema.get("description", ""), ", ".join(schema.get("enum", [])), ", ".join(limits)]
     mark = ", needed" if needed else ""
     return f"| `{name}` | {kind}{mark} | {'; '.join(filter(None, meaning))} |"
 
@@ -91,7 +91,7 @@ def others() -> str:
 
 
 def costs() -> str:
-    """By our own estimate, which is never below what a tokenizer counts."""
+    """Return a table of token estimates, which are never below a tokenizer's count."""
     seen = sum(_tokens(tool, "name", "description", "inputSchema") for tool in TOOLS.values())
     whole = sum(_tokens(tool) for tool in TOOLS.values())
     rows = ["| what a model reads | tokens at most |", "|---|---|"]
@@ -101,10 +101,10 @@ def costs() -> str:
 
 
 def _tokens(tool: Tool, *names: str) -> int:
-    from forestay.mcp.server import _tool as as_told
+    from forestay.mcp.server import _tool as wire_tool
 
-    told = as_told(tool).model_dump(by_alias=True, mode="json", exclude_none=True)
-    shown = {name: value for name, value in told.items() if not names or name in names}
+    described = wire_tool(tool).model_dump(by_alias=True, mode="json", exclude_none=True)
+    shown = {name: value for name, value in described.items() if not names or name in names}
     return estimate(json.dumps(shown, separators=(",", ":"), ensure_ascii=False))
 
 
@@ -113,7 +113,7 @@ GENERATED = {"tools": tools, "others": others, "costs": costs}
 
 def test_the_page_equals_what_the_server_offers() -> None:
     page = PAGE.read_text(encoding="utf-8")
-    assert page == between(page, GENERATED)
+    assert page == replace_generated(page, GENERATED)
 
 
 def test_every_example_of_a_tool_works(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -128,11 +128,11 @@ def test_every_example_of_a_tool_works(tmp_path: Path, monkeypatch: pytest.Monke
             for example in tool.examples:
                 if tool.name == "checkpoint":
                     stay.start("Phases", workflow="spec-execution", key="p")
-                told = runner.call(tool.name, example).values
-                assert told["ok"] or tool.name == "checkpoint", (tool.name, told)
+                answer = runner.call(tool.name, example).values
+                assert answer["ok"] or tool.name == "checkpoint", (tool.name, answer)
 
 
-def test_the_fourteen_actions_are_said_to_be_somewhere() -> None:
+def test_the_page_names_all_fourteen_actions() -> None:
     page, listed = PAGE.read_text(encoding="utf-8"), (PAGE.parent / "requirements.md").read_text()
     (line,) = re.findall(r"^- X1-11 .*?: (.*?) \(", listed, re.MULTILINE)
     names = line.split(", ")
@@ -141,4 +141,6 @@ def test_the_fourteen_actions_are_said_to_be_somewhere() -> None:
 
 
 if __name__ == "__main__":
-    PAGE.write_text(between(PAGE.read_text(encoding="utf-8"), GENERATED), encoding="utf-8")
+    PAGE.write_text(
+        replace_generated(PAGE.read_text(encoding="utf-8"), GENERATED), encoding="utf-8"
+    )

@@ -1,4 +1,4 @@
-"""docs/plans.md is true: its definition is good, its rules can be read, its tables are complete."""
+"""docs/plans.md has a valid definition, rules that parse, and complete tables."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from forestay.plans import workflows, yaml_definition
 PAGE = (Path(__file__).parents[2] / "docs" / "plans.md").read_text(encoding="utf-8")
 
 
-def test_the_definition_shown_is_good_and_has_every_key() -> None:
+def test_the_definition_shown_is_valid_and_has_every_key() -> None:
     (shown,) = re.findall(r"```yaml\n(.*?)```", PAGE, re.DOTALL)
     made, findings = yaml_definition.read(shown.encode(), "plans.md")
     assert made is not None and not findings
@@ -23,7 +23,7 @@ def test_the_definition_shown_is_good_and_has_every_key() -> None:
         assert f"`{word}`" in PAGE, word
 
 
-def test_the_rules_shown_can_be_read() -> None:
+def test_the_rules_shown_can_be_parsed() -> None:
     blocks = re.findall(r"```(\w*)\n(.*?)```", PAGE, re.DOTALL)
     (shown,) = [block for kind, block in blocks if not kind]
     rules = shown.strip().split("\n")

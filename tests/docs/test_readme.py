@@ -1,4 +1,4 @@
-"""README's first screen works when pasted, in an empty folder, with and without git."""
+"""The commands and examples of README work, in an empty folder, with and without git."""
 
 from __future__ import annotations
 
@@ -48,8 +48,8 @@ def test_the_terminal_session_works_when_pasted(tmp_path: Path, with_git: bool) 
     assert "one day" in done.stdout
 
 
-def _without_chance(text: str) -> str:
-    """The words of a briefing without ids and times, however its lines are wrapped."""
+def _replace_variable_parts(text: str) -> str:
+    """Return the words of a briefing without ids, times and line breaks."""
     text = re.sub(r"\d{4}-\d\d-\d\d \d\d:\d\dZ", "TIME", text)
     text = re.sub(r"(?m)^- [0-9a-z]{12}:", "- EVENT:", text)
     return " ".join(re.sub(r"Session [0-9a-z]{16}:", "Session ID:", text).split())
@@ -65,7 +65,7 @@ def test_the_briefing_shown_is_the_briefing_printed(tmp_path: Path) -> None:
             capture_output=True,
             text=True,
         )
-    assert _without_chance(done.stdout) == _without_chance(shown)
+    assert _replace_variable_parts(done.stdout) == _replace_variable_parts(shown)
 
 
 def test_the_python_example_runs(tmp_path: Path) -> None:
@@ -82,7 +82,7 @@ def test_the_python_example_runs(tmp_path: Path) -> None:
 
 
 class Devices:
-    """Two homes and a stick between them; each line is typed as README has it."""
+    """Run lines of README on two homes that share a USB stick."""
 
     def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         self._folder, self._patch = folder, monkeypatch
@@ -100,7 +100,7 @@ class Devices:
         return out.getvalue()
 
 
-def test_a_session_goes_on_at_the_other_device_as_shown(
+def test_a_session_continues_on_the_other_device_as_shown(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("FORESTAY_AUTO_SYNC", "off")
@@ -111,16 +111,16 @@ def test_a_session_goes_on_at_the_other_device_as_shown(
     for line in first.splitlines()[1:]:
         devices.type("laptop", line)
     for line in second.splitlines():
-        said = devices.type("desk", line)
+        output = devices.type("desk", line)
         if "device add" in line:
-            (approve,) = re.findall(r"forestay device approve \w+", said)
-            said = devices.type("laptop", f"{approve} --yes")
-            (confirm,) = re.findall(r"forestay device add --confirm \S+", said)
+            (approve,) = re.findall(r"forestay device approve \w+", output)
+            output = devices.type("laptop", f"{approve} --yes")
+            (confirm,) = re.findall(r"forestay device add --confirm \S+", output)
             devices.type("desk", confirm)
-    assert "Goal: " in said and "Add password reset" in said
+    assert "Goal: " in output and "Add password reset" in output
 
 
-def test_the_first_screen_says_what_it_is_how_to_install_and_what_to_type() -> None:
+def test_the_first_screen_shows_how_to_install_and_start() -> None:
     screen = "\n".join(README.split("\n")[:24])
     assert "pip install forestay" in screen
     assert 'forestay start "' in screen

@@ -1,4 +1,4 @@
-"""What users install: the built wheel with its two dependencies and no development package."""
+"""The built wheel works with its two dependencies and no development package."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ def run(*command: str | Path, cwd: Path, **variables: str) -> subprocess.Complet
 
 
 @pytest.fixture(scope="module")
-def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A fresh environment with the wheel in it, as pip would leave it; returns its bin folder."""
+def installed_programs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Install the wheel into a new environment, as pip would; return its bin folder."""
     folder = tmp_path_factory.mktemp("wheel")
     source = folder / "source"
     keep = shutil.ignore_patterns(".git", ".venv", "build", "dist", "__pycache__", ".*_cache")
@@ -58,15 +58,15 @@ def copy_dependencies(target: Path) -> None:
                 shutil.copy(here / file, target / file)
 
 
-def test_the_wheel_holds_the_typed_package_and_nothing_else(installed: Path) -> None:
-    site = next((installed.parent / "lib").glob("python*")) / "site-packages"
+def test_the_wheel_holds_the_typed_package_and_nothing_else(installed_programs: Path) -> None:
+    site = next((installed_programs.parent / "lib").glob("python*")) / "site-packages"
     assert (site / "forestay/py.typed").exists()
     assert not (site / "tests").exists()
 
 
-def test_the_installed_program_does_its_main_job(installed: Path, tmp_path: Path) -> None:
+def test_the_installed_program_does_its_main_job(installed_programs: Path, tmp_path: Path) -> None:
     home = {"FORESTAY_HOME": str(tmp_path / "home")}
-    program = installed / "forestay"
+    program = installed_programs / "forestay"
     for command in (["start", "try the wheel"], ["note", "it works"], ["pause"]):
         done = run(program, *command, cwd=tmp_path, **home)
         assert done.returncode == 0, done.stderr
@@ -76,17 +76,17 @@ def test_the_installed_program_does_its_main_job(installed: Path, tmp_path: Path
     assert run(program, "verify", cwd=tmp_path, **home).returncode == 0
 
 
-def test_the_installed_program_knows_its_version(installed: Path, tmp_path: Path) -> None:
+def test_the_installed_program_prints_its_version(installed_programs: Path, tmp_path: Path) -> None:
     import forestay
 
-    said = run(installed / "forestay", "--version", cwd=tmp_path)
+    said = run(installed_programs / "forestay", "--version", cwd=tmp_path)
     assert forestay.__version__ in said.stdout
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
 def test_completion_works_without_development_packages(
-    installed: Path, tmp_path: Path, shell: str
+    installed_programs: Path, tmp_path: Path, shell: str
 ) -> None:
-    done = run(installed / "forestay", "config", "completion", shell, cwd=tmp_path)
+    done = run(installed_programs / "forestay", "config", "completion", shell, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert "forestay" in done.stdout

@@ -1,8 +1,8 @@
-"""The pinned bytes of events: one line for every kind with all its fields, one with the fewest.
+"""Generate the pinned bytes of events: for every kind a line with all fields, one with the fewest.
 
 The lines in `events.jsonl` are what this version writes, and must never change: stored journals
-hold such bytes, and every hash is over them. A new kind or field adds lines or a new name; it
-leaves the old ones as they are. To write the file anew, from the root of the project:
+hold such bytes, and every hash is over them. A new kind or field adds lines or a new name, and
+leaves the old ones unchanged. To write the file again, from the root of the project:
 
     python -m tests.golden.events > tests/golden/events.jsonl
 """
@@ -255,7 +255,7 @@ FULL: list[Body] = [
 ]
 
 
-# Fields that kinds were given later: what was pinned before stays as it was.
+# Fields that were added to kinds later: the older pinned lines stay unchanged.
 GROWN: list[Body] = [
     ev.SessionPaused(git_branch="main", git_commit="8c5ff0f"),
     ev.SessionCompleted(git_branch="main", git_commit="8c5ff0f"),
@@ -281,13 +281,13 @@ GROWN: list[Body] = [
 def lines() -> Iterator[str]:
     for size, bodies in (("minimal", MINIMAL), ("full", FULL), ("grown", GROWN)):
         for body in bodies:
-            sealed, event = _alone(body)
+            sealed, event = _seal_single(body)
             yield _line(f"{event.kind} {size}", sealed)
     for name, sealed in chain():
         yield _line(f"chain {name}", sealed)
 
 
-def _alone(body: Body) -> tuple[Sealed, Event]:
+def _seal_single(body: Body) -> tuple[Sealed, Event]:
     return next_event(
         Core(),
         body,
@@ -301,7 +301,7 @@ def _alone(body: Body) -> tuple[Sealed, Event]:
 
 
 def chain() -> Iterator[tuple[str, Sealed]]:
-    """Two devices: one begins, one takes up, the first goes on with a kind of a newer version."""
+    """Yield a chain of two devices: both write, then the first writes a kind of a newer version."""
     core = Core()
     for name, device, body in (
         ("1: d1 begins", "d1", ev.SessionStarted(goal="Ship the parser")),
@@ -319,10 +319,10 @@ def chain() -> Iterator[tuple[str, Sealed]]:
         )
         advance(core, event)
         yield name, sealed
-    yield "3: d1 goes on, must", _of_a_newer_version(core)
+    yield "3: d1 goes on, must", _seal_newer_kind(core)
 
 
-def _of_a_newer_version(core: Core) -> Sealed:
+def _seal_newer_kind(core: Core) -> Sealed:
     data = b'{"to":"d3"}'
     link = continue_chain(core, "d1")
     header = Header(

@@ -66,7 +66,7 @@ def fill_home(home: Home, *, notes: int = 30) -> Home:
         home.start(session)
         for n in range(notes):
             home.note(f"note {n} of {session}: " + "words " * (1200 // notes), session)
-        home.keep(f"content of {session}".encode() * 10, session)
+        home.save_artifact(f"content of {session}".encode() * 10, session)
     home.store.close()
     return home
 
@@ -198,7 +198,7 @@ def test_a_database_is_rebuilt_from_backups(home: Home, name: str) -> None:
     assert all(home.is_sound(session) for session in whole)
     assert problems(result.left) == []
     assert [line for line in result.lost if "which folder" not in line] == []
-    assert home.store.blob(home.keep(b"works again")) == b"works again"
+    assert home.store.blob(home.save_artifact(b"works again")) == b"works again"
     assert quarantined_copies(home, "forestay.db") == ([] if bytes_then is None else [bytes_then])
 
 
@@ -433,7 +433,7 @@ def test_content_is_restored_from_backups(home: Home, harm: str) -> None:
     home.save()
     # It names a digest, but does not promise that the content is stored.
     home.do("s-1", ev.ArtifactVersioned(path="a", version=2, digest="ab" * 32))
-    later = home.keep(b"in no backup", "s-1")
+    later = home.save_artifact(b"in no backup", "s-1")
     whole = everything(home)
     home.write(harm)
     found = [a for a in examine_home(home) if a.severity == "error"]

@@ -76,7 +76,7 @@ def fill_session(home: Home) -> None:
     home.do("s-1", ev.NoteAdded(text=WORD, blob=digest_of(long), size=len(long)), content=long)
     home.do("s-1", ev.StepAdded(step="t1", title=f"bake {WORD}"))
     home.do("s-1", ev.DecisionMade(decision="d1", what=f"{WORD} it is", chosen=f"a {WORD}"))
-    home.keep(f"{WORD} as an artifact".encode())
+    home.save_artifact(f"{WORD} as an artifact".encode())
     home.note("nothing else")
 
 
@@ -101,10 +101,10 @@ def test_forgotten_events_are_gone_from_every_byte_and_the_chain_verifies(home: 
 def test_content_that_other_sessions_use_stays(home: Home) -> None:
     home.start()
     home.start("s-2")
-    home.keep(b"shared")
-    home.keep(b"shared", "s-2")
-    home.keep(b"twice")
-    home.keep(b"twice")
+    home.save_artifact(b"shared")
+    home.save_artifact(b"shared", "s-2")
+    home.save_artifact(b"twice")
+    home.save_artifact(b"twice")
     forget(home, 2, 3)
     assert home.store.blob(digest_of(b"shared")) == b"shared"
     assert home.store.blob(digest_of(b"twice")) == b"twice"

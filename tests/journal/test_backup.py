@@ -60,7 +60,7 @@ def names(home: Home) -> list[str]:
 def test_an_exported_session_is_the_same_elsewhere(home: Home, other: Home) -> None:
     home.start()
     home.note("one")
-    digest = home.keep(b"some content")
+    digest = home.save_artifact(b"some content")
     outcome = other.absorb(home.export())
     assert outcome.sessions == [restore.SessionResult("s-1", 3, 0)] and outcome.blobs == 1
     assert other.events() == home.events()
@@ -72,7 +72,7 @@ def test_an_exported_session_is_the_same_elsewhere(home: Home, other: Home) -> N
 
 def test_importing_twice_is_importing_once(home: Home, other: Home) -> None:
     home.start()
-    home.keep(b"content")
+    home.save_artifact(b"content")
     data = home.export()
     other.absorb(data)
     before = (
@@ -101,7 +101,7 @@ def test_work_on_both_sides_is_merged(home: Home, other: Home) -> None:
 def test_content_is_known_to_every_session_that_names_it(home: Home, other: Home) -> None:
     for session in ("s-1", "s-2"):
         home.start(session)
-        digest = home.keep(b"the same content", session)
+        digest = home.save_artifact(b"the same content", session)
         other.absorb(home.export(session))
     other.journal.forget("s-1", actor="cli")
     assert other.store.blob(digest) == b"the same content"
@@ -111,7 +111,7 @@ def test_content_is_known_to_every_session_that_names_it(home: Home, other: Home
 
 def test_content_that_got_lost_comes_back(home: Home) -> None:
     home.start()
-    digest = home.keep(b"content")
+    digest = home.save_artifact(b"content")
     data = home.export()
     home.write("DELETE FROM blob")
     outcome = home.absorb(data)
@@ -121,7 +121,7 @@ def test_content_that_got_lost_comes_back(home: Home) -> None:
 
 def test_damaged_content_does_not_prevent_merging_the_rest(home: Home) -> None:
     home.start()
-    home.keep(b"content")
+    home.save_artifact(b"content")
     data = home.export()
     home.write("UPDATE blob SET data = x'00'")
     assert home.absorb(data) == restore.ImportResult([restore.SessionResult("s-1", 0, 2)], 0)
@@ -131,7 +131,7 @@ def test_much_content_is_merged_a_part_at_a_time(
     home: Home, other: Home, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     home.start()
-    kept = [home.keep(f"content {n}".encode() * 100) for n in range(7)]
+    kept = [home.save_artifact(f"content {n}".encode() * 100) for n in range(7)]
     monkeypatch.setattr(restore, "_BLOBS_AT_ONCE", 2000)
     absorbed: list[int] = []
     real = other.journal.absorb
@@ -294,7 +294,7 @@ def test_a_session_whose_content_is_gone_is_not_exported_as_a_whole_one(
     home: Home, other: Home, harm: str
 ) -> None:
     home.start()
-    home.keep(b"content")
+    home.save_artifact(b"content")
     home.do("s-1", ev.ArtifactSaved(path="b", digest="a" * 64, size=1, kept=False))
     home.write(harm)
     with pytest.raises(Damaged) as damaged:
@@ -357,7 +357,7 @@ def test_a_write_that_fails_leaves_nothing_behind(home: Home, tmp_path: Path) ->
 def test_a_backup_holds_everything(home: Home, other: Home) -> None:
     for session in ("s-1", "s-2"):
         home.start(session)
-    digest = home.keep(b"content", "s-2")
+    digest = home.save_artifact(b"content", "s-2")
     saved = home.save()
     assert (saved.full, saved.sessions, saved.events, saved.left_out) == (True, 2, 3, [])
     assert stat.S_IMODE(os.stat(saved.path).st_mode) == 0o600
@@ -387,7 +387,7 @@ def test_later_backups_hold_only_what_is_new(home: Home, other: Home) -> None:
     assert first is not None and first.full
     assert home.save_new() is None
     home.note("new")
-    digest = home.keep(b"content")
+    digest = home.save_artifact(b"content")
     second = home.save_new()
     assert second is not None and (second.full, second.sessions, second.events) == (False, 1, 2)
     assert events_in([second.path]) == home.events()[1:]
@@ -629,7 +629,7 @@ def test_damaged_session_is_left_out_and_its_good_copy_stays(home: Home) -> None
 def test_missing_content_is_reported_and_does_not_stop_a_backup(home: Home, other: Home) -> None:
     for session in ("s-1", "s-2"):
         home.start(session)
-        home.keep(f"content of {session}".encode(), session)
+        home.save_artifact(f"content of {session}".encode(), session)
     kept = home.save().path
     home.write("DELETE FROM blob WHERE digest IN (SELECT digest FROM blob_use WHERE session = 1)")
     for _ in range(3):
@@ -642,7 +642,7 @@ def test_missing_content_is_reported_and_does_not_stop_a_backup(home: Home, othe
 
 def test_damaged_content_is_left_out_and_reported(home: Home, other: Home) -> None:
     home.start()
-    home.keep(b"content")
+    home.save_artifact(b"content")
     home.write("UPDATE blob SET data = x'00'")
     saved = home.save()
     assert saved.left_out[0][0] == "s-1" and "damaged" in saved.left_out[0][1]
@@ -717,9 +717,9 @@ def test_forgetting_reaches_every_backup(home: Home, other: Home) -> None:
     for session in ("s-1", "s-2"):
         home.start(session)
         home.do(session, ev.NoteAdded(text=f"plans of {session}"))
-        home.keep(f"content of {session}".encode(), session)
-    home.keep(b"shared", "s-1")
-    home.keep(b"shared", "s-2")
+        home.save_artifact(f"content of {session}".encode(), session)
+    home.save_artifact(b"shared", "s-1")
+    home.save_artifact(b"shared", "s-2")
     home.save_new()
     home.note("later plans")
     home.save_new()
@@ -788,7 +788,7 @@ def test_backup_state_names_what_was_saved(home: Home) -> None:
 
 def test_content_that_arrives_later_is_in_the_next_backup(home: Home, other: Home) -> None:
     home.start()
-    digest = home.keep(b"some content")
+    digest = home.save_artifact(b"some content")
     whole = home.export()
     home.store.database.write(lambda db: db.execute("DELETE FROM blob"))
     first = home.save_new()
@@ -806,7 +806,7 @@ def test_content_that_arrives_later_is_in_the_next_backup(home: Home, other: Hom
 
 def test_missing_content_is_remembered_through_later_backups(home: Home) -> None:
     home.start()
-    home.keep(b"some content")
+    home.save_artifact(b"some content")
     whole = home.export()
     home.store.database.write(lambda db: db.execute("DELETE FROM blob"))
     home.save_new()

@@ -132,7 +132,7 @@ def speaking_after_all_sides_settles(case: Case) -> None:
     if case.state.core.forgotten:
         return
     machine = case.world.machines[0]
-    machine.take(case.world.events)
+    machine.receive(case.world.events)
     events = list(case.events)
     for subject in case.disputes.open():
         body = _SETTLES[subject.partition(":")[0]](subject.partition(":")[2])

@@ -32,7 +32,7 @@ def world_of(seed: int) -> World:
     """Return a history of at least two devices, each of which may hold unique events."""
     random = Random(f"devices {seed}")
     world = World(random)
-    world.live(random.randrange(3, 14))
+    world.run(random.randrange(3, 14))
     while len(world.machines) < 2:
         histories._join(world)
     for machine in world.machines:

@@ -498,7 +498,7 @@ def test_an_event_that_missed_a_head_does_not_follow() -> None:
     a = world.machines[0]
     start = world.write(a, ev.SessionStarted(goal="g"))
     b = SimulatedMachine("b")
-    b.take([start])
+    b.receive([start])
     world.write(a, ev.NoteAdded(text="a"))
     late = world.write(b, ev.NoteAdded(text="b"))
     assert not follows(fold(world.events[:2]), late)
@@ -520,7 +520,7 @@ def test_a_repeated_id_takes_effect_once_and_is_counted_twice() -> None:
     a = world.machines[0]
     start = world.write(a, ev.SessionStarted(goal="g"))
     b = SimulatedMachine("b")
-    b.take([start])
+    b.receive([start])
     for machine in (a, b):
         world.write(machine, ev.CommandRan(name="make"), "same")
     core = fold(world.events).core
@@ -533,7 +533,7 @@ class Disputed:
     def __init__(self) -> None:
         self.world = World(Random(3))
         self.a, self.b = self.world.machines[0], SimulatedMachine("zz")
-        self.b.take([self.world.write(self.a, ev.SessionStarted(goal="g"))])
+        self.b.receive([self.world.write(self.a, ev.SessionStarted(goal="g"))])
         self.world.write(self.a, ev.SessionCompleted(because="done"))
         self.world.write(self.a, ev.SessionArchived())
         self.world.write(self.b, ev.StepCompleted(step="t"))
@@ -545,7 +545,7 @@ class Disputed:
 
     def then(self, *bodies: Body) -> State:
         """Return the state after both have everything and one records these."""
-        self.a.take(self.world.events)
+        self.a.receive(self.world.events)
         state = self.state()
         for body in bodies:
             event = self.world.write(self.a, body)
@@ -566,7 +566,7 @@ def test_while_its_end_is_disputed_a_session_is_active_and_not_archived() -> Non
 def test_device_unaware_of_a_dispute_cannot_end_the_session(body: Body) -> None:
     disputed = Disputed()
     third = SimulatedMachine("cc")
-    third.take(disputed.world.events[:1])
+    third.receive(disputed.world.events[:1])
     disputed.world.write(third, body)
     core = disputed.state().core
     assert (core.status, core.archived, core.paused_at, core.pause_reason) == (

@@ -31,7 +31,7 @@ class Two:
 
     def join(self, name: str) -> SimulatedMachine:
         machine = SimulatedMachine(name)
-        machine.take(self.a.held.values())
+        machine.receive(self.a.held.values())
         self.world.machines.append(machine)
         return machine
 
@@ -40,7 +40,7 @@ class Two:
 
     def sync(self) -> None:
         for machine in self.world.machines:
-            machine.take(self.world.events)
+            machine.receive(self.world.events)
 
     def dispute(self, subject: str) -> Dispute | None:
         row = fold(self.world.events).rows.get("dispute", subject)
@@ -91,7 +91,7 @@ def test_a_new_device_sees_both_heads_of_a_copied_home(two: Two) -> None:
     here = two.write(two.a, ev.NoteAdded(text="here"))
     there = two.write(twin, ev.NoteAdded(text="there"))
     assert (here.head.device, here.head.n) == (there.head.device, there.head.n)
-    two.b.take([here, there])
+    two.b.receive([here, there])
     link = continue_chain(two.b.core, two.b.device)
     heads = sorted([here.hash, there.hash])
     assert link.seen == {here.head.device: [2, heads[0], 2, heads[1]]}
@@ -111,7 +111,7 @@ def test_a_fork_continued_under_its_own_id_names_its_other_head(two: Two) -> Non
 def test_a_fork_continued_under_its_own_id_names_heads_that_one_branch_had_seen(two: Two) -> None:
     noted = two.write(two.b, ev.NoteAdded(text="seen by the twin alone"))
     twin = two.a.copy("twin")
-    twin.take([noted])
+    twin.receive([noted])
     two.write(twin, ev.NoteAdded(text="there"))
     for _ in range(5):
         two.write(two.a, ev.NoteAdded(text="here"))
@@ -163,7 +163,7 @@ class Tampered:
         two = Two()
         two.write(two.a, ev.NoteAdded(text="one"))
         two.write(two.b, ev.NoteAdded(text="two"))
-        two.b.take(two.world.events)
+        two.b.receive(two.world.events)
         self.header = two.write(two.b, ev.NoteAdded(text="three")).head
         self.held = {e.hash: e.head for e in two.world.events}
         self.a, self.b = two.a.device, two.b.device
@@ -526,7 +526,7 @@ def test_a_dispute_does_not_depend_on_clocks_or_names(two: Two) -> None:
             world = World(Random(before))
             one, other = SimulatedMachine(names[0]), SimulatedMachine(names[1])
             start = world.write(one, ev.SessionStarted(goal="g"))
-            other.take([start])
+            other.receive([start])
             for _ in range(before):
                 world.write(other, ev.NoteAdded(text="waiting"))
             world.write(one, FAILED)
@@ -539,7 +539,7 @@ def test_a_dispute_does_not_depend_on_clocks_or_names(two: Two) -> None:
 def test_an_event_that_has_seen_one_side_settles_nothing(two: Two) -> None:
     c = two.join("cc")
     done, _ = two.write(two.a, DONE), two.write(two.b, FAILED)
-    c.take([done])
+    c.receive([done])
     two.write(c, ev.StepSkipped(step="t"))
     assert two.outcomes("step:t") == {"failed", "skipped"}
 
@@ -643,15 +643,15 @@ def test_in_any_history(law: Callable[[laws.Case], None]) -> None:
 class Watched(World):
     """A world in which every new event must have seen everything its writer holds."""
 
-    def _keep(self, machine: SimulatedMachine, sealed: Sealed, event: Event) -> Event:
-        super()._keep(machine, sealed, event)
+    def _store(self, machine: SimulatedMachine, sealed: Sealed, event: Event) -> Event:
+        super()._store(machine, sealed, event)
         assert machine.core.tips == [event.hash]
         return event
 
 
 def test_an_event_has_seen_everything_its_writer_holds() -> None:
     for seed in range(500):
-        Watched(Random(seed)).live(30)
+        Watched(Random(seed)).run(30)
 
 
 @given(st.randoms(use_true_random=False), st.integers(0, 15))

@@ -637,10 +637,10 @@ def test_the_outcome_of_a_dead_agent_may_be_recorded_later(body: Body) -> None:
 def test_stating_a_disputed_task_again_settles_the_dispute() -> None:
     world = World(Random(3))
     a, b = world.machines[0], SimulatedMachine("zz")
-    b.take([world.write(a, START), world.write(a, ev.StepAdded(step="t", title="t"))])
+    b.receive([world.write(a, START), world.write(a, ev.StepAdded(step="t", title="t"))])
     world.write(a, ev.StepCompleted(step="t"))
     world.write(b, ev.StepSkipped(step="t", because="not needed"))
-    a.take(world.events)
+    a.receive(world.events)
     state = fold(world.events)
     assert state.count("dispute.open") == 1
     for body in decide(state, ev.StepCompleted(step="t")):

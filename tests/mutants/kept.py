@@ -1,8 +1,8 @@
-"""Kept mutants: small wrongs, one at least per heading of the requirements, that tests must see.
+"""Load the kept mutants: small faults, at least one per heading of requirements, for tests to find.
 
-`kept.toml` has them as data: the heading, what the program then does wrong, the text in the source
-and the text in its place. A text stands exactly once in all of the source, so that a mutant needs
-no file name and outlives a move; one that no longer applies is an error, never skipped.
+`kept.toml` holds the heading, what the program then does wrong, the text in the source and its
+replacement. The text occurs exactly once in the whole source, so that a mutant needs no file name
+and stays valid after a move; one that no longer applies is an error, never skipped.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Mutant:
 
 
 def headings(text: str) -> dict[str, frozenset[str]]:
-    """The headings with tested numbers; what stands in parentheses at their end is left out."""
+    """Return the headings with their tested numbers, without parentheses at their end."""
     found: dict[str, set[str]] = {}
     document = heading = ""
     for line in text.splitlines():
@@ -48,7 +48,7 @@ def headings(text: str) -> dict[str, frozenset[str]]:
     return {name: frozenset(numbers) for name, numbers in found.items()}
 
 
-def kept(text: str) -> list[Mutant]:
+def load_mutants(text: str) -> list[Mutant]:
     found = tomllib.loads(text)
     return [
         Mutant(heading, each["breaks"], each["old"], each["new"])
@@ -57,15 +57,15 @@ def kept(text: str) -> list[Mutant]:
     ]
 
 
-def place(mutant: Mutant, source: Path = SOURCE) -> Path:
-    """The one file that a mutant is about; ValueError if there is none, or more than one."""
+def find_file(mutant: Mutant, source: Path = SOURCE) -> Path:
+    """Return the only file with the mutant's text; ValueError if it occurs never or twice."""
     files = [
         (path, path.read_text(encoding="utf-8").count(mutant.old)) for path in _modules(source)
     ]
     found = [(path, count) for path, count in files if count]
     if sum(count for _, count in found) != 1:
         where = ", ".join(f"{count} times in {path.name}" for path, count in found) or "nowhere"
-        raise ValueError(f"{mutant}: its text must stand in the source once, and stands {where}")
+        raise ValueError(f"{mutant}: its text must occur in the source once, but occurs {where}")
     return found[0][0]
 
 
@@ -74,19 +74,19 @@ def _modules(source: Path) -> Iterator[Path]:
 
 
 def apply(mutant: Mutant, source: Path) -> None:
-    """Put the mutant into a copy of the source."""
-    path = place(mutant, source)
+    """Apply the mutant to a copy of the source."""
+    path = find_file(mutant, source)
     path.write_text(path.read_text(encoding="utf-8").replace(mutant.old, mutant.new), "utf-8")
 
 
 def problems(mutants: list[Mutant], wanted: dict[str, frozenset[str]]) -> Iterator[str]:
-    """What is wrong with the kept mutants as such."""
-    having = {mutant.heading for mutant in mutants}
-    yield from (f"no mutant is kept for: {name}" for name in wanted if name not in having)
-    yield from (f"no such heading, or nothing tested: {name}" for name in having - wanted.keys())
+    """Yield headings without a mutant, unknown headings, and mutants that do not apply."""
+    covered = {mutant.heading for mutant in mutants}
+    yield from (f"no mutant is kept for: {name}" for name in wanted if name not in covered)
+    yield from (f"no such heading, or nothing tested: {name}" for name in covered - wanted.keys())
     for mutant in mutants:
         try:
-            changed = place(mutant).read_text(encoding="utf-8").replace(mutant.old, mutant.new)
+            changed = find_file(mutant).read_text(encoding="utf-8").replace(mutant.old, mutant.new)
             compile(changed, str(mutant), "exec")
         except (ValueError, SyntaxError) as error:
             yield str(error)

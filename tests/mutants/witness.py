@@ -1,8 +1,8 @@
-"""What a test run saw (a pytest plugin): which tests have marks, and which one failed of its own.
+"""Report from a test run (a pytest plugin) which tests have marks, and which one caught a mutant.
 
-A failure counts when the test itself says that something is wrong: an assertion, an error that was
-not raised, or an error of ours that should not have been. One that comes from a program that no
-longer loads says nothing of what the test protects. The first that counts ends the run.
+A failure counts when the test itself reports that something is wrong: an assertion, an error that
+was not raised, or an unexpected error of Forestay. A failure of a program that no longer loads does
+not show that the test protects anything. The first failure that counts ends the run.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import pytest
 
 from forestay.errors import ForestayError
 
-_TELLING = (AssertionError, pytest.fail.Exception, ForestayError)
+_COUNTING = (AssertionError, pytest.fail.Exception, ForestayError)
 
 
 class Seen(msgspec.Struct):
@@ -26,7 +26,7 @@ class Seen(msgspec.Struct):
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--witness", metavar="FILE", help="where to write what was seen")
+    parser.addoption("--witness", metavar="FILE", help="where to write the report")
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -50,11 +50,11 @@ class Witness:
     ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
         report = yield
         if report.failed and call.excinfo is not None:
-            self._note(item, call.excinfo)
+            self._record(item, call.excinfo)
         return report
 
-    def _note(self, item: pytest.Item, error: pytest.ExceptionInfo[BaseException]) -> None:
-        if tells(error.value):
+    def _record(self, item: pytest.Item, error: pytest.ExceptionInfo[BaseException]) -> None:
+        if counts_as_caught(error.value):
             self.seen.caught = item.nodeid
             item.session.shouldstop = "caught"
         else:
@@ -64,8 +64,8 @@ class Witness:
         self.path.write_bytes(msgspec.json.encode(self.seen))
 
 
-def tells(error: BaseException) -> bool:
-    """Whether a failure says something of the behaviour that the test is about."""
+def counts_as_caught(error: BaseException) -> bool:
+    """Return whether a failure is about the behaviour under test."""
     if isinstance(error, BaseExceptionGroup):
-        return any(tells(each) for each in error.exceptions)
-    return isinstance(error, _TELLING)
+        return any(counts_as_caught(each) for each in error.exceptions)
+    return isinstance(error, _COUNTING)

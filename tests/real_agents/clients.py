@@ -1,9 +1,9 @@
-"""How each real agent is started, fenced in, and told where its scripted model is.
+"""Start each real agent in isolation, connected to its scripted model.
 
-A client knows four things that differ between agents: the program, the environment and settings
-with which it speaks to a model of ours, the arguments of one session, and the names of its tools.
-Each runs with an empty environment but for what stands here, in a home of its own; whatever it
-asks of the world outside runs into a closed door.
+A client holds four things that differ between agents: the program, the environment and settings
+with which it uses a scripted model, the arguments of one session, and the names of its tools.
+Each runs with only the environment variables listed here, in a new home; requests to other hosts
+fail.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ FENCE = {
 
 @dataclass(frozen=True)
 class Place:
-    """Where a session happens: a home, a project in it, and the model's address."""
+    """Hold where a session runs: a home, a project in it, and the model's address."""
 
     home: Path
     project: Path
@@ -56,7 +56,7 @@ class Place:
         return {"PATH": path, "HOME": str(self.home), "TERM": "xterm-256color", **FENCE, **extra}
 
     def forestay(self, *arguments: str) -> str:
-        """Our own program, as this home's user would call it in the project."""
+        """Run `forestay` as this home's user would in the project, and return its output."""
         done = subprocess.run(
             [str(FORESTAY), *arguments],
             cwd=self.project,
@@ -70,30 +70,30 @@ class Place:
         return done.stdout
 
     def not_understood(self) -> list[str]:
-        """Why payloads became nothing, and those put aside because they are no payloads."""
+        """Return why payloads were ignored, and the names of files that are not payloads."""
         home = self.home / ".local" / "share" / "forestay"
         with closing(sqlite3.connect(home / "forestay.db")) as database:
-            said = [row[0] for row in database.execute("SELECT what FROM tally")]
-        why = [each for each in said if "of no interest" not in each]
+            reasons = [row[0] for row in database.execute("SELECT what FROM tally")]
+        why = [each for each in reasons if "of no interest" not in each]
         return why + [each.name for each in (home / "spool" / "bad").glob("*")]
 
 
 @dataclass(frozen=True)
 class Tools:
-    """The agent's words for the calls a script makes."""
+    """Build the agent's tool calls for the steps of a script."""
 
     shell: Callable[[str], Step]
     write: Callable[[Path, str], Step]
     edit: Callable[[Path, str, str], Step]
     mcp: Callable[[str, dict[str, Any]], Step]
     delegate: Callable[[str], Step]
-    report: Callable[[str], Step] = lambda text: Step(say=text)
-    """How a sub-agent ends."""
+    report: Callable[[str], Step] = lambda text: Step(text=text)
+    """The last step of a sub-agent."""
 
 
 @dataclass(frozen=True)
 class Client:
-    """`name` is what `forestay install` calls it; `program` is a pattern below .tools/agents."""
+    """Describe an agent: `name` as in `forestay install`, `program` a pattern in .tools/agents."""
 
     name: str
     program: str
@@ -111,7 +111,7 @@ class Client:
         return [str(path), *arguments]
 
     def call(self, place: Place, *arguments: str, seconds: float = 60) -> str:
-        """One of the agent's own commands, such as `mcp list`: all it says."""
+        """Run one of the agent's commands, such as `mcp list`, and return its output."""
         done = subprocess.run(
             self.command(*arguments),
             cwd=place.project,
@@ -125,8 +125,8 @@ class Client:
         return done.stdout
 
     def start(self, place: Place, prompt: str) -> Run:
-        said = place.home / f"said-{time.monotonic_ns()}.txt"
-        with said.open("wb") as out:
+        output = place.home / f"output-{time.monotonic_ns()}.txt"
+        with output.open("wb") as out:
             process = subprocess.Popen(
                 self.command(*self.arguments(prompt)),
                 cwd=place.project,
@@ -136,41 +136,41 @@ class Client:
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
             )
-        return Run(process, said)
+        return Run(process, output)
 
 
 @dataclass(frozen=True)
 class Run:
-    """A session that is under way; it leads a process group of its own."""
+    """Control a running session, which is the leader of a new process group."""
 
     process: subprocess.Popen[bytes]
     output: Path
 
-    def said(self) -> str:
+    def read_output(self) -> str:
         return self.output.read_text(errors="replace")
 
     def wait(self, seconds: float = 120) -> str:
-        """All it said, once it has ended by itself."""
+        """Wait until it ends, and return its output."""
         try:
             self.process.wait(seconds)
         except subprocess.TimeoutExpired:
             self.kill()
             raise AssertionError(
-                f"still running after {seconds} s:\n{self.said()[-4000:]}"
+                f"still running after {seconds} s:\n{self.read_output()[-4000:]}"
             ) from None
-        return self.said()
+        return self.read_output()
 
     def wait_for(self, path: Path, seconds: float = 120) -> None:
-        """Return once `path` is there, which one of the scripted commands makes."""
+        """Wait until `path` exists, which one of the scripted commands makes."""
         end = time.monotonic() + seconds
         while not path.exists():
             if self.process.poll() is not None or time.monotonic() > end:
                 self.kill()
-                raise AssertionError(f"{path.name} never came:\n{self.said()[-4000:]}")
+                raise AssertionError(f"{path.name} was never made:\n{self.read_output()[-4000:]}")
             time.sleep(0.05)
 
     def kill(self) -> None:
-        """As the kernel does when memory is short: no warning, no last words."""
+        """Kill the group without warning, as the kernel does when memory is short."""
         try:
             os.killpg(self.process.pid, signal.SIGKILL)
         except ProcessLookupError:
@@ -183,7 +183,7 @@ def _node() -> Path:
 
 
 def _nothing(_: Place) -> None:
-    """No settings beyond the environment."""
+    """Write no settings: the environment suffices."""
 
 
 # --- Claude Code -----------------------------------------------------------------------------
@@ -212,7 +212,7 @@ def _claude_variables(place: Place) -> dict[str, str]:
 
 
 def _claude_settings(place: Place) -> None:
-    """What the first start would ask in a terminal."""
+    """Store the answers to the questions of a first start."""
     trust = {str(place.project): {"hasTrustDialogAccepted": True}}
     answers = {
         "hasCompletedOnboarding": True,
@@ -267,7 +267,7 @@ _KNOWN_TO_CODEX = "gpt-5.5"
 
 
 def _codex_settings(place: Place) -> None:
-    """A turn begins without the tools of a server that was not there in time: time is given."""
+    """Allow servers time to start: a turn begins without the tools of a server that is late."""
     place.write(
         ".codex/config.toml",
         f"""# kept by hand
@@ -287,7 +287,7 @@ env_key = "SCRIPTED_KEY"
 
 
 # The user's answer to "Hooks need review", for this one session: an agent without a terminal
-# asks nobody, and its own record of trust is not ours to write.
+# does not ask, and the tests must not write its record of trust.
 _CODEX_TRUST = "--dangerously-bypass-hook-trust"
 
 CODEX = Client(

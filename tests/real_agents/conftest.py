@@ -1,4 +1,4 @@
-"""A model, a home and a project for each test with a real agent; and the count of agents run."""
+"""Provide a model, a home and a project for each test with a real agent; report agents not run."""
 
 from __future__ import annotations
 
@@ -14,24 +14,24 @@ from tests.real_agents.model import Model
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
-    """A run in which no agent could be had must not look like one in which all went well."""
+    """Fail a run in which no agent was available, so that it does not look like a success."""
     reporter = session.config.pluginmanager.get_plugin("terminalreporter")
-    if _is_asked(session.config) and reporter is not None and not _ran(reporter):
+    if _is_whole_tier(session.config) and reporter is not None and not _has_run_agent(reporter):
         session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    if not _is_asked(terminalreporter.config):
+    if not _is_whole_tier(terminalreporter.config):
         return
     for each in CLIENTS:
         if each.executable() is None:
             terminalreporter.write_line(f"not run: {each.name}")
-    if not _ran(terminalreporter):
+    if not _has_run_agent(terminalreporter):
         terminalreporter.write_line("failed: no real agent was run", red=True)
 
 
-def _is_asked(config: pytest.Config) -> bool:
-    """Whether this is a run of the whole tier, seen from where its reports come together."""
+def _is_whole_tier(config: pytest.Config) -> bool:
+    """Return whether this process reports a run of all tests with real agents."""
     whole = [Path(each).name for each in config.args] == [
         "real_agents"
     ] and not config.option.keyword
@@ -39,15 +39,15 @@ def _is_asked(config: pytest.Config) -> bool:
     return whole and marked and not hasattr(config, "workerinput")
 
 
-def _ran(reporter: pytest.TerminalReporter) -> bool:
+def _has_run_agent(reporter: pytest.TerminalReporter) -> bool:
     reports = [each for kind in ("passed", "failed") for each in reporter.stats.get(kind, ())]
-    told = [each for report in reports for each in getattr(report, "user_properties", ())]
-    return any(name == "agent" for name, _ in told)
+    properties = [each for report in reports for each in getattr(report, "user_properties", ())]
+    return any(name == "agent" for name, _ in properties)
 
 
 @pytest.fixture(params=CLIENTS, ids=lambda each: each.name)
 def client(request: pytest.FixtureRequest) -> Client:
-    """Each agent that is there, in turn."""
+    """Return each installed agent in turn."""
     each: Client = request.param
     if each.executable() is None:
         pytest.skip(f"not run: {each.name} (make test-agents installs it)")
@@ -64,9 +64,9 @@ def model() -> Iterator[Model]:
 
 @pytest.fixture
 def place(tmp_path: Path, model: Model) -> Place:
-    """A home without history, and in it a project under git with one commit.
+    """Make a home without history, and in it a project under git with one commit.
 
-    In the home's `bin` is what a user has on the PATH: install calls Claude Code by name.
+    The home's `bin` holds programs on the user's PATH: install calls Claude Code by name.
     """
     home = tmp_path / "home"
     (home / "bin").mkdir(parents=True)
@@ -75,7 +75,7 @@ def place(tmp_path: Path, model: Model) -> Place:
     project = home / "greeter"
     project.mkdir(parents=True)
     (project / "greet.txt").write_text("hello\n")
-    author = ["-c", "user.name=Somebody", "-c", "user.email=somebody@example.org"]
+    author = ["-c", "user.name=User", "-c", "user.email=user@example.org"]
     git = ["git", "-C", str(project)]
     for arguments in (["init", "-q"], ["add", "."], [*author, "commit", "-qm", "Greet"]):
         subprocess.run([*git, *arguments], check=True, env={"PATH": os.environ["PATH"]})

@@ -1,11 +1,11 @@
-"""A model that says what a test wrote: one loopback server for the four wires agents speak.
+"""Serve a scripted model on the loopback, in the four protocols that agents use.
 
-Anthropic Messages, OpenAI Responses, OpenAI Chat Completions and Gemini. A prompt carrying
-`[[script:NAME]]` picks a script, and as many steps of it are done as tool results follow that
-prompt. Only scripts the server was given count, so a marker that comes back inside a briefing
-leads nowhere. Every request is kept: what the model was told is what a test asks about.
+They are Anthropic Messages, OpenAI Responses, OpenAI Chat Completions and Gemini. A prompt with
+`[[script:NAME]]` selects a script; the number of tool results after that prompt is the number of
+steps done. Names of unknown scripts are ignored, so a marker repeated inside a briefing has no
+effect. Every request is stored, because tests check what the model received.
 
-    python -m tests.real_agents.model FOLDER SCRIPTS.json [PORT]     the same, by hand
+    python -m tests.real_agents.model FOLDER SCRIPTS.json [PORT]     to run it manually
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ from typing import Any
 MARKER = re.compile(r"\[\[script:([\w-]+)\]\]")
 SUMMARY = "The scripted summary: go on where it stopped."
 
-Turn = tuple[str, str]  # who ("user" or "tool"), and the text
+Turn = tuple[str, str]  # the role ("user" or "tool"), and the text
 
 
 @dataclass(frozen=True)
 class Step:
-    """One answer: words, or the call of one tool. `tokens` is what the request is said to cost."""
+    """Hold one answer: text, or the call of one tool. `tokens` is the reported cost."""
 
-    say: str = ""
+    text: str = ""
     tool: str = ""
     args: Any = field(default_factory=dict)  # a mapping, or the text of a free-form tool
     namespace: str = ""
@@ -43,8 +43,8 @@ Scripts = Mapping[str, Sequence[Step]]
 
 
 @dataclass(frozen=True)
-class Asked:
-    """One request as it came in."""
+class Request:
+    """Hold one request."""
 
     path: str
     body: dict[str, Any]
@@ -52,16 +52,16 @@ class Asked:
 
     @property
     def text(self) -> str:
-        """All that the model was told, as one text with its escapes undone."""
+        """Return all strings that the model received, as one text without escapes."""
         return "\n".join(_strings(self.body))
 
 
 class Model:
-    """A running server; `scripts` may be replaced at any time."""
+    """Run a server; `scripts` may be replaced at any time."""
 
     def __init__(self, scripts: Scripts, *, port: int = 0, folder: Path | None = None) -> None:
         self.scripts, self.folder = scripts, folder
-        self.asked: list[Asked] = []
+        self.requests: list[Request] = []
         self._server = ThreadingHTTPServer(("127.0.0.1", port), _handler(self))
         self._server.daemon_threads = True
         self.url = f"http://127.0.0.1:{self._server.server_address[1]}"
@@ -72,26 +72,26 @@ class Model:
         self._server.server_close()
 
     def answer(self, path: str, body: dict[str, Any], turns: Sequence[Turn]) -> Step:
-        script, done = self._place(turns)
-        self._keep(Asked(path, body, f"{script}#{done}"))
+        script, done = self._find_step(turns)
+        self._store(Request(path, body, f"{script}#{done}"))
         steps = self.scripts.get(script, ())
-        return steps[done] if done < len(steps) else Step(say="Nothing more is scripted.")
+        return steps[done] if done < len(steps) else Step(text="Nothing more is scripted.")
 
-    def _place(self, turns: Sequence[Turn]) -> tuple[str, int]:
+    def _find_step(self, turns: Sequence[Turn]) -> tuple[str, int]:
         script, done = "", 0
-        for who, text in turns:
+        for role, text in turns:
             named = [name for name in MARKER.findall(text) if name in self.scripts]
-            if who == "tool":
+            if role == "tool":
                 done += 1
             elif named:
                 script, done = named[-1], 0
         return script, done
 
-    def _keep(self, asked: Asked) -> None:
-        self.asked.append(asked)
+    def _store(self, request: Request) -> None:
+        self.requests.append(request)
         if self.folder is not None:
-            name = f"{len(self.asked):03d}-{asked.script or 'none'}.json"
-            (self.folder / name).write_text(json.dumps(asked.body, indent=1))
+            name = f"{len(self.requests):03d}-{request.script or 'none'}.json"
+            (self.folder / name).write_text(json.dumps(request.body, indent=1))
 
 
 def _strings(value: object) -> Iterator[str]:
@@ -109,7 +109,7 @@ def _id(prefix: str) -> str:
     return prefix + uuid.uuid4().hex[:22]
 
 
-def _words(content: Any) -> str:
+def _join_text(content: Any) -> str:
     if isinstance(content, str):
         return content
     return " ".join(each.get("text", "") for each in content or () if isinstance(each, dict))
@@ -126,7 +126,7 @@ def _messages_turns(body: dict[str, Any]) -> list[Turn]:
         content = message["content"]
         if isinstance(content, list):
             turns += [("tool", "") for each in content if each.get("type") == "tool_result"]
-        turns.append(("user", _words(content)))
+        turns.append(("user", _join_text(content)))
     return turns
 
 
@@ -136,8 +136,8 @@ def _wants_summary(turns: Sequence[Turn]) -> bool:
 
 def _messages(step: Step, body: dict[str, Any]) -> list[dict[str, Any]]:
     blocks: list[dict[str, Any]] = []
-    if step.say:
-        blocks.append({"type": "text", "text": step.say})
+    if step.text:
+        blocks.append({"type": "text", "text": step.text})
     if step.tool:
         block = {"type": "tool_use", "id": _id("toolu_"), "name": step.tool, "input": step.args}
         blocks.append(block)
@@ -197,7 +197,7 @@ def _responses_turns(body: dict[str, Any]) -> list[Turn]:
     for item in given:
         kind = item.get("type", "message")
         if kind == "message" and item.get("role") == "user":
-            turns.append(("user", _words(item.get("content"))))
+            turns.append(("user", _join_text(item.get("content"))))
         elif kind.endswith("_output"):
             turns.append(("tool", ""))
     return turns
@@ -205,7 +205,7 @@ def _responses_turns(body: dict[str, Any]) -> list[Turn]:
 
 def _responses_item(step: Step) -> dict[str, Any]:
     if not step.tool:
-        text = {"type": "output_text", "text": step.say, "annotations": []}
+        text = {"type": "output_text", "text": step.text, "annotations": []}
         return {"type": "message", "id": _id("msg_"), "role": "assistant", "content": [text]}
     item: dict[str, Any] = {"id": _id("fc_"), "call_id": _id("call_"), "name": step.tool}
     if isinstance(step.args, str):
@@ -244,7 +244,7 @@ def _responses(step: Step, body: dict[str, Any]) -> list[dict[str, Any]]:
 
 def _chat_turns(body: dict[str, Any]) -> list[Turn]:
     return [
-        (message["role"], _words(message.get("content")))
+        (message["role"], _join_text(message.get("content")))
         for message in body.get("messages", ())
         if message["role"] in ("user", "tool")
     ]
@@ -254,10 +254,10 @@ def _chat(step: Step, body: dict[str, Any]) -> list[dict[str, Any]]:
     if step.tool and body.get("tools"):
         function = {"name": step.tool, "arguments": json.dumps(step.args)}
         call = {"index": 0, "id": _id("call_"), "type": "function", "function": function}
-        said: dict[str, Any] = {"content": None, "tool_calls": [call]}
+        delta: dict[str, Any] = {"content": None, "tool_calls": [call]}
     else:
-        said = {"content": step.say or "A title"}
-    stop = "tool_calls" if "tool_calls" in said else "stop"
+        delta = {"content": step.text or "A title"}
+    stop = "tool_calls" if "tool_calls" in delta else "stop"
     usage = {
         "prompt_tokens": step.tokens,
         "completion_tokens": 20,
@@ -269,7 +269,7 @@ def _chat(step: Step, body: dict[str, Any]) -> list[dict[str, Any]]:
         "created": int(time.time()),
         "model": body.get("model"),
     }
-    first = {"index": 0, "delta": {"role": "assistant", **said}, "finish_reason": None}
+    first = {"index": 0, "delta": {"role": "assistant", **delta}, "finish_reason": None}
     last = {"index": 0, "delta": {}, "finish_reason": stop}
     return [
         {**chunk, "choices": [first]},
@@ -285,7 +285,7 @@ def _chat_whole(events: Sequence[dict[str, Any]]) -> dict[str, Any]:
 
 # --- Gemini ----------------------------------------------------------------------------------
 
-# Asked between turns for a decision in JSON: who speaks next, which model suits.
+# The answer when the agent requests a decision in JSON between turns.
 _DECISION = {
     "reasoning": "scripted",
     "next_speaker": "user",
@@ -307,7 +307,7 @@ def _gemini_turns(body: dict[str, Any]) -> list[Turn]:
 
 
 def _gemini(step: Step, body: dict[str, Any]) -> dict[str, Any]:
-    part: dict[str, Any] = {"text": step.say or "Nothing to say."}
+    part: dict[str, Any] = {"text": step.text or "Nothing to say."}
     if body.get("generationConfig", {}).get("responseMimeType") == "application/json":
         part = {"text": json.dumps(_DECISION)}
     elif step.tool and body.get("tools"):
@@ -350,7 +350,7 @@ class _Handler(BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         if self._path().endswith("/models"):
-            model = {"id": "scripted", "object": "model", "created": 0, "owned_by": "nobody"}
+            model = {"id": "scripted", "object": "model", "created": 0, "owned_by": "tests"}
             self._send(200, {"object": "list", "data": [model], "models": [], "has_more": False})
         else:
             self._send(404, {"error": {"message": "not scripted"}})
@@ -377,11 +377,11 @@ class _Handler(BaseHTTPRequestHandler):
         turns = _messages_turns(body)
         step = self.answer(body, turns)
         if _wants_summary(turns):
-            step = Step(say=f"<summary>{SUMMARY}</summary>")
+            step = Step(text=f"<summary>{SUMMARY}</summary>")
         if body.get("stream"):
             self._stream(_messages(step, body), named=True)
         else:
-            content = [{"type": "text", "text": step.say or "A title"}]
+            content = [{"type": "text", "text": step.text or "A title"}]
             self._send(200, _message(step, body, content, "end_turn"))
 
     def _chat(self, body: dict[str, Any]) -> None:
@@ -441,7 +441,7 @@ class _Handler(BaseHTTPRequestHandler):
                 self.wfile.write(f"{head}data: {json.dumps(event)}\n\n".encode())
             self.wfile.write(end)
         except OSError:
-            pass  # an agent that was killed does not listen to the end
+            pass  # an agent that was killed does not read to the end
 
 
 def _scripts(path: Path) -> Scripts:

@@ -1,4 +1,4 @@
-"""What a model was told of a session: the briefing in its requests, as it came over the wire."""
+"""Find the briefing of a session in the requests that a model received."""
 
 from __future__ import annotations
 
@@ -6,26 +6,26 @@ import html
 import re
 from collections.abc import Iterator
 
-from tests.real_agents.model import Asked, Model
+from tests.real_agents.model import Model, Request
 
 _FENCED = re.compile(r"<<<data (\w+)[^\n]*\n(.*?)\n?\1>>>", re.DOTALL)
 
 
-def briefings(asked: Asked) -> Iterator[str]:
-    """As the model reads them; some agents escape angle brackets in what a hook says."""
-    for found in _FENCED.finditer(html.unescape(asked.text)):
+def briefings(request: Request) -> Iterator[str]:
+    """Yield the briefings of a request; some agents escape angle brackets in hook output."""
+    for found in _FENCED.finditer(html.unescape(request.text)):
         yield found.group(2)
 
 
-def briefing(model: Model, script: str, said: str = "") -> str:
-    """The newest one in the first request of a script that has any; `said` helps to see why not."""
-    asked = [each for each in model.asked if each.script.startswith(f"{script}#")]
-    told = [list(briefings(each)) for each in asked]
-    assert any(told), f"no briefing in {len(asked)} requests; the agent said: {said[-3000:]}"
-    return next(texts[-1] for texts in told if texts)
+def briefing(model: Model, script: str, output: str = "") -> str:
+    """Return the newest briefing in a script's first request with one; report `output` if none."""
+    requests = [each for each in model.requests if each.script.startswith(f"{script}#")]
+    found = [list(briefings(each)) for each in requests]
+    assert any(found), f"no briefing in {len(requests)} requests; agent output: {output[-3000:]}"
+    return next(texts[-1] for texts in found if texts)
 
 
-def section(told: str, title: str) -> str:
-    """The lines under one heading of a briefing."""
-    _, _, rest = told.partition(f"\n{title}")
+def section(briefing: str, title: str) -> str:
+    """Return the lines under one heading of a briefing."""
+    _, _, rest = briefing.partition(f"\n{title}")
     return rest.partition("\n\n")[0]

@@ -1,4 +1,4 @@
-"""Claude Code at a terminal: what it forgets, it is told again."""
+"""Claude Code receives its briefing again after it loses its context."""
 
 from __future__ import annotations
 
@@ -32,54 +32,54 @@ def terminal(place: Place) -> Iterator[Terminal]:
     shown.close()
 
 
-def _ask(terminal: Terminal, model: Model, script: str, text: str) -> None:
-    """Ask, and wait for the last step of the script."""
+def _prompt(terminal: Terminal, model: Model, script: str, text: str) -> None:
+    """Type a prompt, and wait for the last step of the script."""
     last = f"{script}#{len(model.scripts[script]) - 1}"
     terminal.type(f"{text} [[script:{script}]]")
-    terminal.until(lambda: any(each.script == last for each in model.asked), f"the step {last}")
+    terminal.until(lambda: any(each.script == last for each in model.requests), f"the step {last}")
     terminal.until_idle()
 
 
-def test_what_compaction_and_clear_took_away_is_told_again(
+def test_the_briefing_is_repeated_after_compaction_and_clear(
     terminal: Terminal, place: Place, model: Model
 ) -> None:
     model.scripts = {
-        "work": [CLAUDE.tools.shell("echo bonjour > heard.txt"), Step(say="It greets.")],
-        "more": [Step(say="More.")],
-        "anew": [Step(say="Anew.")],
+        "work": [CLAUDE.tools.shell("echo bonjour > greeting.txt"), Step(text="It greets.")],
+        "more": [Step(text="More.")],
+        "again": [Step(text="Again.")],
     }
-    _ask(terminal, model, "work", f"{GOAL}.")
+    _prompt(terminal, model, "work", f"{GOAL}.")
     terminal.type("/compact")
     terminal.until_shown("Compacted")
-    _ask(terminal, model, "more", "Go on.")
-    told = briefing(model, "more")
-    assert GOAL in told and "heard.txt" in told
-    assert SUMMARY in place.forestay("log"), "what was left of it is part of the record"
+    _prompt(terminal, model, "more", "Go on.")
+    text = briefing(model, "more")
+    assert GOAL in text and "greeting.txt" in text
+    assert SUMMARY in place.forestay("log"), "the summary is recorded"
 
     terminal.type("/clear")
     terminal.until_idle()
-    _ask(terminal, model, "anew", "What was it?")
-    told = briefing(model, "anew")
-    assert GOAL in told and "heard.txt" in told
-    assert len(json.loads(place.forestay("list", "--json"))["sessions"]) == 1, "one piece of work"
+    _prompt(terminal, model, "again", "What was it?")
+    text = briefing(model, "again")
+    assert GOAL in text and "greeting.txt" in text
+    assert len(json.loads(place.forestay("list", "--json"))["sessions"]) == 1, "one session"
 
 
-def test_a_conversation_that_goes_on_keeps_its_session_and_a_fork_begins_another(
+def test_a_continued_conversation_stays_in_its_session_and_a_fork_starts_another(
     place: Place, model: Model
 ) -> None:
     if CLAUDE.executable() is None:
         pytest.skip("not run: claude-code")
     CLAUDE.settings(place)
     place.forestay("install", "claude-code")
-    model.scripts = {each: [Step(say="Done.")] for each in ("work", "more", "fork")}
+    model.scripts = {each: [Step(text="Done.")] for each in ("work", "more", "fork")}
     CLAUDE.start(place, f"{GOAL}. [[script:work]]").wait()
     _with("--continue").start(place, "Go on. [[script:more]]").wait()
     assert f"Goal: {GOAL}\n" in briefing(model, "more")
     _with("--continue", "--fork-session").start(place, "Or so. [[script:fork]]").wait()
-    told = briefing(model, "fork")
+    text = briefing(model, "fork")
     listed = json.loads(place.forestay("list", "--json"))["sessions"]
     ids = [each["session"] for each in listed]
-    assert len(ids) == 2 and any(f"continues session {each}" in told for each in ids)
+    assert len(ids) == 2 and any(f"continues session {each}" in text for each in ids)
 
 
 def _with(*options: str) -> Client:

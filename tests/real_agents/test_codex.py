@@ -1,4 +1,4 @@
-"""Codex at a terminal: its hooks wait for trust, and a daemon outlives each of its windows."""
+"""Codex runs hooks once they are trusted, with a daemon that outlives its terminals."""
 
 from __future__ import annotations
 
@@ -55,12 +55,12 @@ def _quit(window: Terminal) -> None:
     window.process.wait(30)
 
 
-def test_once_trusted_the_next_window_knows_what_the_last_one_did(
+def test_once_trusted_the_next_terminal_receives_what_the_last_one_did(
     codex: Open, place: Place, model: Model
 ) -> None:
     model.scripts = {
-        "work": [CODEX.tools.shell("echo bonjour > heard.txt"), Step(say="It greets.")],
-        "after": [Step(say="I know.")],
+        "work": [CODEX.tools.shell("echo bonjour > greeting.txt"), Step(text="It greets.")],
+        "after": [Step(text="I know.")],
     }
     assert "not trusted yet" in place.forestay("doctor")
     first = codex(f"{GOAL}. [[script:work]]")
@@ -68,13 +68,13 @@ def test_once_trusted_the_next_window_knows_what_the_last_one_did(
     first.type("")
     first.until_shown("Trust all and continue")
     first.type("2")
-    first.until(lambda: any(each.script == "work#1" for each in model.asked), "the last step")
+    first.until(lambda: any(each.script == "work#1" for each in model.requests), "the last step")
     assert "not trusted" not in place.forestay("doctor")
     _quit(first)
 
     second = codex("Go on. [[script:after]]")
-    second.until(lambda: any(each.script == "after#0" for each in model.asked), "a request")
-    told = briefing(model, "after")
-    assert f"Goal: {GOAL}\n" in told and "heard.txt" in told
+    second.until(lambda: any(each.script == "after#0" for each in model.requests), "a request")
+    text = briefing(model, "after")
+    assert f"Goal: {GOAL}\n" in text and "greeting.txt" in text
     _quit(second)
     assert len(json.loads(place.forestay("list", "--json"))["sessions"]) == 1

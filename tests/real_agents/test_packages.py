@@ -1,4 +1,4 @@
-"""The packages, held against the programs that take them."""
+"""The packages install in the programs they are made for."""
 
 from __future__ import annotations
 
@@ -16,24 +16,24 @@ pytestmark = pytest.mark.agents
 PLUGIN = ROOT / "packages" / "claude-code"
 
 
-def _need(client: Client) -> Client:
+def _require(client: Client) -> Client:
     if client.executable() is None:
         pytest.skip(f"not run: {client.name}")
     return client
 
 
 @pytest.mark.parametrize("folder", [PLUGIN, ROOT], ids=["plugin", "marketplace"])
-def test_claude_code_finds_nothing_wrong(folder: Path, place: Place) -> None:
-    said = _need(CLAUDE).call(place, "plugin", "validate", str(folder), "--strict")
-    assert "Validation passed" in said, said
+def test_claude_code_validates_the_package(folder: Path, place: Place) -> None:
+    output = _require(CLAUDE).call(place, "plugin", "validate", str(folder), "--strict")
+    assert "Validation passed" in output, output
 
 
 def test_claude_code_installs_the_plugin_from_the_marketplace(place: Place) -> None:
-    claude = _need(CLAUDE)
+    claude = _require(CLAUDE)
     claude.settings(place)
-    said = claude.call(place, "plugin", "marketplace", "add", str(ROOT))
-    said += claude.call(place, "plugin", "install", "forestay@forestay")
-    assert "enabled" in claude.call(place, "plugin", "list"), said
+    output = claude.call(place, "plugin", "marketplace", "add", str(ROOT))
+    output += claude.call(place, "plugin", "install", "forestay@forestay")
+    assert "enabled" in claude.call(place, "plugin", "list"), output
     details = claude.call(place, "plugin", "details", "forestay")
     assert "Skills (1)" in details and "Hooks (12)" in details and "MCP servers (1)" in details
 
@@ -44,21 +44,23 @@ def test_claude_code_installs_the_plugin_from_the_marketplace(place: Place) -> N
 def test_a_session_is_recorded_and_briefed_by_the_plugin_alone(
     client: Client, install: str, place: Place, model: Model
 ) -> None:
-    _need(client).settings(place)
+    _require(client).settings(place)
     (place.home / "bin" / "forestay").symlink_to(FORESTAY)
     client.call(place, "plugin", "marketplace", "add", str(ROOT))
     client.call(place, "plugin", install, "forestay@forestay")
-    model.scripts = {"work": [client.tools.shell("echo bonjour > heard.txt"), Step(say="Done.")]}
+    model.scripts = {
+        "work": [client.tools.shell("echo bonjour > greeting.txt"), Step(text="Done.")]
+    }
     client.start(place, "Greet in French too. [[script:work]]").wait()
-    model.scripts = {"after": [Step(say="I know.")]}
-    said = client.start(place, "Go on. [[script:after]]").wait()
-    told = briefing(model, "after", said)
-    assert "Goal: Greet in French too\n" in told
-    assert "echo bonjour" in section(told, "Commands")
+    model.scripts = {"after": [Step(text="I know.")]}
+    output = client.start(place, "Go on. [[script:after]]").wait()
+    text = briefing(model, "after", output)
+    assert "Goal: Greet in French too\n" in text
+    assert "echo bonjour" in section(text, "Commands")
 
 
-def test_codex_lists_the_same_marketplace(place: Place) -> None:
-    codex = _need(CODEX)
+def test_codex_lists_the_plugin_of_the_marketplace(place: Place) -> None:
+    codex = _require(CODEX)
     codex.settings(place)
     codex.call(place, "plugin", "marketplace", "add", str(ROOT))
     assert "forestay@forestay" in codex.call(place, "plugin", "list")

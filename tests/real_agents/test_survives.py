@@ -1,4 +1,4 @@
-"""The promise, on real agents: killed in the middle of a tool, it begins again knowing all."""
+"""A real agent killed in the middle of a tool starts again with a complete briefing."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ pytestmark = pytest.mark.agents
 GOAL = "Greet in French too"
 DECISION = "say bonjour in the morning"
 LAST = "ls -1"
-TOUCHED = ("salut.txt", "heard.txt", "part.txt")
+TOUCHED = ("salut.txt", "greeting.txt", "part.txt")
 
-# Some agents leave a sub-agent to itself and go on.
+# Some agents continue without waiting for a sub-agent.
 _PART_IS_DONE = "for i in $(seq 200); do [ -e part.txt ] && break; sleep 0.1; done"
 
 
 @dataclass
 class Check:
-    """A command that stays at work until it is let go, and for a minute at most."""
+    """Run a command that lasts until it is released, and for a minute at most."""
 
     folder: Path
 
@@ -34,7 +34,7 @@ class Check:
         self.script = self.folder / "long-check.sh"
         self.script.write_text(
             f"touch {self.started}\n"
-            f"for i in $(seq 600); do [ -e {self.folder}/let-go ] && break; sleep 0.1; done\n"
+            f"for i in $(seq 600); do [ -e {self.folder}/release ] && break; sleep 0.1; done\n"
         )
 
     @property
@@ -45,23 +45,23 @@ class Check:
     def command(self) -> str:
         return f"sh {self.script}"
 
-    def end(self) -> None:
-        (self.folder / "let-go").touch()
+    def release(self) -> None:
+        (self.folder / "release").touch()
 
 
 @pytest.fixture
 def check(place: Place) -> Iterator[Check]:
-    """A tool outlives an agent that is killed; none of them outlives the test."""
-    under_way = Check(place.home)
-    yield under_way
-    under_way.end()
+    """Provide a long command, and end it with the test: a tool outlives an agent that is killed."""
+    long_check = Check(place.home)
+    yield long_check
+    long_check.release()
 
 
 def work(client: Client, place: Place, check: Check) -> list[Step]:
-    """Edits, shell commands, a sub-agent, a call of our server; then a tool that takes long."""
+    """Return edits, shell commands, a sub-agent, a call of our server; then a long command."""
     tools, salut = client.tools, place.project / "salut.txt"
     return [
-        tools.shell("echo bonjour > heard.txt"),
+        tools.shell("echo bonjour > greeting.txt"),
         tools.write(salut, "salut\n"),
         tools.edit(salut, "salut", "coucou"),
         tools.delegate("[[script:part]] write the small part"),
@@ -72,7 +72,7 @@ def work(client: Client, place: Place, check: Check) -> list[Step]:
     ]
 
 
-def test_a_killed_agent_begins_again_with_what_it_was_doing(
+def test_a_killed_agent_starts_again_with_a_complete_briefing(
     client: Client, place: Place, model: Model, check: Check
 ) -> None:
     client.settings(place)
@@ -85,15 +85,15 @@ def test_a_killed_agent_begins_again_with_what_it_was_doing(
     first.wait_for(check.started)
     first.kill()
 
-    model.scripts = {"after": [Step(say="I know where it stopped.")]}
-    said = client.start(place, "Go on. [[script:after]]").wait()
-    told = briefing(model, "after", said)
-    assert f"Goal: {GOAL}\n" in told
-    assert f"{GOAL}. Keep it short." in section(told, "Last user message"), "in the user's words"
-    assert LAST in section(told, "Commands").splitlines()[1], "the last command that ended"
-    assert re.search(r"interrupted: .*long-check\.sh", told), "the tool that has no outcome"
-    assert DECISION in section(told, "Decisions"), "what came through the server"
-    assert "It is done." in section(told, "Agents"), "what the sub-agent answered"
+    model.scripts = {"after": [Step(text="I know where it stopped.")]}
+    output = client.start(place, "Go on. [[script:after]]").wait()
+    text = briefing(model, "after", output)
+    assert f"Goal: {GOAL}\n" in text
+    assert f"{GOAL}. Keep it short." in section(text, "Last user message"), "as the user wrote it"
+    assert LAST in section(text, "Commands").splitlines()[1], "the last command that ended"
+    assert re.search(r"interrupted: .*long-check\.sh", text), "the tool that has no outcome"
+    assert DECISION in section(text, "Decisions"), "recorded through the server"
+    assert "It is done." in section(text, "Agents"), "what the sub-agent answered"
     for name in TOUCHED:
-        assert f"{name}: " in section(told, "Files touched"), "by a tool or by a command"
-    assert not place.not_understood(), "every payload has a meaning"
+        assert f"{name}: " in section(text, "Files touched"), "by a tool or by a command"
+    assert not place.not_understood(), "every payload is understood"

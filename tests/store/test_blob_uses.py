@@ -20,10 +20,10 @@ def home(tmp_path: Path) -> Iterator[Home]:
     home = Home(tmp_path / "home")
     for session in ("s-1", "s-2", "s-3"):
         home.start(session)
-    home.keep(SHARED, "s-1")
-    home.keep(SHARED, "s-2")
-    home.keep(OWN, "s-1")
-    home.keep(TOUCHED, "s-1")
+    home.save_artifact(SHARED, "s-1")
+    home.save_artifact(SHARED, "s-2")
+    home.save_artifact(OWN, "s-1")
+    home.save_artifact(TOUCHED, "s-1")
     home.do("s-3", ev.FileChanged(path="a", action="modified", after=digest_of(TOUCHED)))
     yield home
     home.store.close()
@@ -105,6 +105,6 @@ def test_damaged_content_is_repaired_by_storing_it_again(home: Home, damage: str
     home.write(damage)
     assert not home.is_sound("s-1")
     for data in (SHARED, OWN, TOUCHED):
-        home.keep(data, "s-2")
+        home.save_artifact(data, "s-2")
     assert kept(home) == {SHARED, OWN, TOUCHED}
     assert home.is_sound("s-1")

@@ -18,7 +18,7 @@ psycopg = pytest.importorskip("psycopg")
 from forestay.store.postgres.store import PostgresStore  # noqa: E402
 from forestay.testing.contracts.writing import Appending  # noqa: E402
 from forestay.testing.store_contract import batch, put, texts  # noqa: E402
-from tests.pgserver import PgServer, end_with_parent, somebody  # noqa: E402
+from tests.pgserver import PgServer, end_with_parent, unprivileged_user  # noqa: E402
 from tests.store.test_postgres import opened  # noqa: E402
 from tests.store.test_postgres_contract import PostgresPlace  # noqa: E402
 
@@ -54,7 +54,7 @@ def pools(pg_server: PgServer) -> Iterator[dict[str, str]]:
 
 
 def _started(server: PgServer, mode: str, folder: str) -> subprocess.Popen[bytes]:
-    settings, who = Path(folder) / "settings", somebody()
+    settings, who = Path(folder) / "settings", unprivileged_user()
     settings.write_text(_SETTINGS.format(server=server.folder, folder=folder, mode=mode))
     if "user" in who:
         os.chown(folder, who["user"], who["group"])

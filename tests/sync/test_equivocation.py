@@ -103,7 +103,7 @@ def test_part_of_a_history_reveals_that_the_rest_is_hidden(
     held = hashes(b, session)
     (problem,) = travel(b, remote=lying).problems
     assert type(problem.error) is Truncated and hashes(b, session) == held
-    lying.tell_the_truth()
+    lying.clear_lies()
     assert not travel(b, remote=lying).problems
     assert hashes(a, session) == hashes(b, session)
 
@@ -130,7 +130,7 @@ def test_push_does_not_build_on_a_false_listing(travellers: Travellers, lie: str
         {"hidden": RolledBack, "cut": Tampered, "replayed": Replayed}[lie]
     ]
     assert set(remote.objects) == there and report.waiting == 2
-    lying.tell_the_truth()
+    lying.clear_lies()
     for home in (b, a):
         assert not travel(home, remote=lying).problems
     assert hashes(a, session) == hashes(b, session) and len(hashes(a, session)) == 4

@@ -270,7 +270,7 @@ class Outcome(NamedTuple):
     who: str
     attack: str
     errors: dict[str, ForestayError]
-    believed: set[str]
+    delivered: set[str]
     fired: bool
 
 
@@ -287,14 +287,14 @@ def attempt(world: World, who: str, attack: Attack, seed: int) -> Outcome:
         _require_truth(truth, home, before, after, errors)
         errors = aside | errors
         # A session that is new here and whose keys are invalid is counted as foreign.
-        assert errors or foreign or not (must or storage.lying.believed), "not noticed"
+        assert errors or foreign or not (must or storage.lying.delivered), "not noticed"
         wrong = {id: repr(e) for id, e in errors.items() if type(e) not in attack.errors}
         assert not wrong, f"reported by another class: {wrong}"
-        storage.lying.tell_the_truth()
+        storage.lying.clear_lies()
         assert not travel(home, remote=storage.lying, push=who != FRIEND).problems
         assert {id: hashes(home, id) for id in truth} == truth
     lying = storage.lying
-    return Outcome(who, attack.lie.__name__, errors, lying.believed, bool(lying.fired))
+    return Outcome(who, attack.lie.__name__, errors, lying.delivered, bool(lying.fired))
 
 
 def _must_notice(storage: Storage, home: Forestay) -> bool:

@@ -131,7 +131,7 @@ def test_liar_shows_the_state_of_before(memory: MemoryRemote) -> None:
     lying.roll_back()
     assert snapshot(lying) == {"s/1": b"one", "s/2": b"two!", "t/1": b"three"}
     assert lying.fired["rollback"] >= 2 and set(lying.lies) == {"s/1", "u/1"}
-    lying.tell_the_truth()
+    lying.clear_lies()
     assert names(lying) == ["s/2", "t/1", "u/1"]
 
 

@@ -1,8 +1,8 @@
-"""Commands on files of other programs under faults, one by one (`test_care_crash`).
+"""Scenarios of commands on files of other programs under faults (`test_file_commands_crash`).
 
-A session of another program in each format is recovered, put away, acknowledged, converted, taken
-over from and ended. The check is the same command once more: then all is as if it had been given
-once, no byte that somebody wrote is gone, and nothing of ours lies hidden.
+A session of another program in each format is recovered, acknowledged, converted, continued and
+ended. The check gives the same command again: then the result equals that of one complete command,
+no byte written by the user or another program is lost, and no temporary file is left.
 """
 
 from collections.abc import Callable, Sequence
@@ -13,9 +13,9 @@ import forestay
 from forestay.errors import ForestayError, InvalidInput
 from forestay.health import format_checks
 from forestay.mirror.session_files import mirror_of
+from tests.crash.foreign_files import _REFUSALS, _leave_unchanged, _prepare
 from tests.crash.mirror import _leftovers, _open
 from tests.crash.scenario import Ack, Scenario
-from tests.crash.taken import _REFUSALS, _nothing, _prepare
 from tests.format_helpers import CRAFT, MAIN, ORCHESTRATOR
 
 LEFT = {"ai-session": 0}
@@ -62,7 +62,7 @@ def _check_recovered(kind: str, home: str, acked: Sequence[str]) -> list[str]:
         left = opened.files.recover(str(path))
     shown = [p for p in path.parent.iterdir() if not p.name.startswith(".") and p.is_file()]
     kept = any(len(p.read_bytes()) == LEFT.get(kind, HALF) for p in shown)
-    problems = [] if kept else ["what was in the file cannot be seen"]
+    problems = [] if kept else ["the old content is not in a visible file"]
     problems += [f"still damaged: {left.what}"] if left else []
     return [*problems, *_leftovers(_folder(home))]
 
@@ -86,7 +86,7 @@ AI_SESSION, PRAXIS_FILE, CRAFT_FILE, ESSAY_FILE, ORCHESTRATOR_FILE = (
 OTHERS = "# Ours\n\n"
 
 
-def _acknowledged_before(home: str) -> None:
+def _prepare_acknowledged(home: str) -> None:
     with _open(home) as opened:
         opened.start("Something")
         opened.files.contract.ack("first")
@@ -111,7 +111,7 @@ def _check_acknowledged(home: str, acked: Sequence[str]) -> list[str]:
 
 
 ACKNOWLEDGED = Scenario(
-    _acknowledged_before, _acknowledge, _check_acknowledged, (*_REFUSALS, InvalidInput)
+    _prepare_acknowledged, _acknowledge, _check_acknowledged, (*_REFUSALS, InvalidInput)
 )
 
 
@@ -125,7 +125,7 @@ def _convert(to: str, home: str, ack: Ack) -> None:
 
 
 def _check_converted(to: str, home: str, acked: Sequence[str]) -> list[str]:
-    """What has its final name is whole, and reads as what was converted."""
+    """Require that every file with its final name is complete and equals the conversion."""
     made = sorted(p for p in (_folder(home) / "out").rglob("*") if _is_shown(p))
     with _open(home) as opened:
         wanted = opened.files.convert(
@@ -147,7 +147,7 @@ def _is_shown(path: Path) -> bool:
 
 _CONVERT = {
     to: Scenario(
-        partial(_prepare, change=_nothing),
+        partial(_prepare, change=_leave_unchanged),
         partial(_convert, to),
         partial(_check_converted, to),
         (*_REFUSALS, InvalidInput),
@@ -160,13 +160,13 @@ TO_AI_SESSION, TO_ESSAY, TO_ORCHESTRATOR = _CONVERT.values()
 # -- orchestrator commands ---------------------------------------------------------------------
 
 
-def _orchestrator(act: Callable[[forestay.Forestay], object], home: str, ack: Ack) -> None:
+def _run_command(act: Callable[[forestay.Forestay], object], home: str, ack: Ack) -> None:
     with _open(home) as opened:
         act(opened)
     ack("done")
 
 
-def _check_orchestrator(
+def _check_command(
     act: Callable[[forestay.Forestay], object], is_current: bool, home: str, acked: Sequence[str]
 ) -> list[str]:
     folder = _folder(home)
@@ -176,7 +176,7 @@ def _check_orchestrator(
                 act(opened)
             except ForestayError as error:
                 if is_current:
-                    return [f"not the second time: {error}"]
+                    return [f"failed when repeated: {error}"]
         format_checks.fix(opened.context)
         for row in opened.list():
             opened.session(str(row.session)).note("the next command")
@@ -190,17 +190,19 @@ def _check_orchestrator(
     current = folder / ORCHESTRATOR
     there = kept + ([current.read_text()] if current.exists() else [])
     whole = sum("2026-02-14-abc123" in text for text in there)
-    problems = [] if whole == 1 else [f"the session of before is there {whole} times"]
+    problems = [] if whole == 1 else [f"the previous session exists {whole} times"]
     problems += [f"still left: {why}" for why in left]
     problems += [] if current.exists() == is_current else [f"current: {current.exists()}"]
     return [*problems, *_leftovers(folder)]
 
 
-def _commanded(act: Callable[[forestay.Forestay], object], is_current: bool) -> Scenario:
+def _orchestrator_scenario(
+    act: Callable[[forestay.Forestay], object], is_current: bool
+) -> Scenario:
     return Scenario(
         partial(_prepare, change=_only_orchestrator),
-        partial(_orchestrator, act),
-        partial(_check_orchestrator, act, is_current),
+        partial(_run_command, act),
+        partial(_check_command, act, is_current),
         (*_REFUSALS, InvalidInput, forestay.errors.NoSession),
     )
 
@@ -209,22 +211,22 @@ def _only_orchestrator(folder: Path) -> None:
     assert (folder / ORCHESTRATOR).is_file()
 
 
-NEW = _commanded(lambda opened: opened.files.orchestrator.new("Another"), True)
-CONTINUED = _commanded(lambda opened: opened.files.orchestrator.current(), True)
-ABORTED = _commanded(lambda opened: opened.files.orchestrator.abort(), False)
+NEW = _orchestrator_scenario(lambda opened: opened.files.orchestrator.new("Another"), True)
+CONTINUED = _orchestrator_scenario(lambda opened: opened.files.orchestrator.current(), True)
+ABORTED = _orchestrator_scenario(lambda opened: opened.files.orchestrator.abort(), False)
 
 
 # -- bindings ----------------------------------------------------------------------------------
 
 
-def _bound(home: str) -> None:
+def _prepare_bound(home: str) -> None:
     with _open(home) as opened:
         session = opened.start("Add login", id="s1")
         session.files.bind("craft")
         session.note("one")
 
 
-def _let_go(home: str, ack: Ack) -> None:
+def _unbind_and_bind(home: str, ack: Ack) -> None:
     with _open(home) as opened:
         session = opened.session("s1")
         session.files.unbind("craft")
@@ -233,7 +235,7 @@ def _let_go(home: str, ack: Ack) -> None:
         ack("added")
 
 
-def _check_let_go(home: str, acked: Sequence[str]) -> list[str]:
+def _check_unbound(home: str, acked: Sequence[str]) -> list[str]:
     root = _folder(home) / ".craft"
     with _open(home) as opened:
         session = opened.session("s1")
@@ -245,8 +247,10 @@ def _check_let_go(home: str, acked: Sequence[str]) -> list[str]:
         session.complete()
     made = list(root.rglob("*.json"))
     problems = [] if len(made) == 1 else [f"files: {made}"]
-    problems += [] if all('"completed"' in p.read_text() for p in made) else ["it is behind"]
+    problems += (
+        [] if all('"completed"' in p.read_text() for p in made) else ["the file is out of date"]
+    )
     return [*problems, *_leftovers(_folder(home))]
 
 
-LET_GO = Scenario(_bound, _let_go, _check_let_go, (*_REFUSALS, InvalidInput))
+UNBOUND = Scenario(_prepare_bound, _unbind_and_bind, _check_unbound, (*_REFUSALS, InvalidInput))

@@ -1,4 +1,4 @@
-"""Files of other programs under faults: the same command once more, and all is as it should be."""
+"""Adopt, recover and cleanup complete when the same command is given again after a fault."""
 
 import os
 from pathlib import Path
@@ -15,14 +15,16 @@ SAMPLE = 12
 
 
 @pytest.mark.parametrize("scenario", SCENARIOS)
-def test_what_was_interrupted_is_done_when_it_is_asked_for_again(shim: Path, scenario: str) -> None:
-    assert_sound(sweep(shim, f"tests.crash.taken:{scenario}", limit=SAMPLE, seed=SEED))
+def test_an_interrupted_command_completes_when_repeated(shim: Path, scenario: str) -> None:
+    assert_sound(sweep(shim, f"tests.crash.foreign_files:{scenario}", limit=SAMPLE, seed=SEED))
 
 
 @pytest.mark.soak
 @pytest.mark.parametrize("scenario", SCENARIOS)
-def test_what_was_interrupted_anywhere_is_done_when_it_is_asked_for_again(
+def test_a_command_interrupted_at_any_call_completes_when_repeated(
     shim: Path, scenario: str, soak_seconds: float
 ) -> None:
     seed = new_seed()
-    assert_sound(sweep(shim, f"tests.crash.taken:{scenario}", seconds=soak_seconds, seed=seed))
+    assert_sound(
+        sweep(shim, f"tests.crash.foreign_files:{scenario}", seconds=soak_seconds, seed=seed)
+    )

@@ -1,7 +1,7 @@
-"""Push and pull under kills where a server is in it: a bucket, or homes whose store is PostgreSQL.
+"""Scenarios of push and pull with a server: a bucket, or homes whose store is PostgreSQL.
 
-The servers run beside the sweep; TRAVEL_BUCKET and TRAVEL_POSTGRES are their addresses, with `{}`
-for the place in them. A call to the bucket is a step, and so is each message to the database.
+The servers run outside of the sweep; TRAVEL_BUCKET and TRAVEL_POSTGRES are their addresses, with
+`{}` for the prefix or database. Each call to the bucket is a step, and so is each database message.
 """
 
 import ctypes
@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 from forestay.sync.remotes.folder import FolderRemote
 from forestay.sync.remotes.open import open_remote
 from forestay.sync.remotes.port import Object, Remote
-from tests.crash import travel
+from tests.crash import sync_folder
 from tests.crash.scenario import Scenario
 from tests.faulty_remotes import Wrapper
 
@@ -22,7 +22,7 @@ _Answer = TypeVar("_Answer")
 
 
 def _room(home: str) -> Path:
-    """A folder that is not put under faults."""
+    """Return a folder that is not under faults."""
     return Path(home).parent.parent
 
 
@@ -30,7 +30,7 @@ def _room(home: str) -> Path:
 
 
 class _Stepping(Wrapper):
-    """Tells the shim of every call, so that it may kill before and after it."""
+    """Report every call to the shim, so that it may kill before and after it."""
 
     def __init__(self, inner: Remote) -> None:
         super().__init__(inner)
@@ -61,10 +61,10 @@ def _bucket(home: str) -> Remote:
     return open_remote(os.environ["TRAVEL_BUCKET"].format(prefix))
 
 
-def _another_prefix(home: str) -> None:
-    """All that was in the folder when the devices met, at a place in the bucket nobody used."""
+def _fill_new_prefix(home: str) -> None:
+    """Copy what was in the folder when the devices met to an unused prefix of the bucket."""
     (_room(home) / "prefix").write_text(os.urandom(8).hex())
-    folder = FolderRemote(str(Path(home).parent / travel.REMOTE))
+    folder = FolderRemote(str(Path(home).parent / sync_folder.REMOTE))
     bucket = _bucket(home)
     for one in folder.list(""):
         bucket.put(one.name, folder.get(one.name))
@@ -72,11 +72,13 @@ def _another_prefix(home: str) -> None:
 
 def _to_bucket(events: int, *, push: bool, pull: bool, **before: Any) -> Scenario:
     return Scenario(
-        prepare=partial(travel.prepare, **before),
-        run=partial(travel.run, push=push, pull=pull, reach=lambda home: _Stepping(_bucket(home))),
-        check=partial(travel.check, events, push=push, reach=_bucket),
-        refusals=travel.REFUSALS,
-        afresh=_another_prefix,
+        prepare=partial(sync_folder.prepare, **before),
+        run=partial(
+            sync_folder.run, push=push, pull=pull, reach=lambda home: _Stepping(_bucket(home))
+        ),
+        check=partial(sync_folder.check, events, push=push, reach=_bucket),
+        refusals=sync_folder.REFUSALS,
+        reset=_fill_new_prefix,
     )
 
 
@@ -90,12 +92,12 @@ BUCKET_BOTH = _to_bucket(9, push=True, pull=True, there=3)
 
 
 def _databases(home: str) -> Iterator[tuple[str, str, str]]:
-    """Of each device its name, its database, and the one that keeps how it began."""
-    for name in (travel.HERE, travel.THERE):
-        yield name, f"now_{_room(home).name}_{name}", f"kept_{_room(home).name}_{name}"
+    """Yield each device's name, its database, and the database that holds its initial state."""
+    for name in (sync_folder.HERE, sync_folder.THERE):
+        yield name, f"now_{_room(home).name}_{name}", f"initial_{_room(home).name}_{name}"
 
 
-def _asked(*statements: str) -> None:
+def _execute(*statements: str) -> None:
     import psycopg
 
     url = os.environ["TRAVEL_POSTGRES"].format("postgres")
@@ -105,33 +107,33 @@ def _asked(*statements: str) -> None:
 
 
 def _prepare_databases(home: str, **before: Any) -> None:
-    for name, now, kept in _databases(home):
-        _asked(*(f"DROP DATABASE IF EXISTS {one} WITH (FORCE)" for one in (now, kept)))
-        _asked(f"CREATE DATABASE {now}")
+    for name, now, initial in _databases(home):
+        _execute(*(f"DROP DATABASE IF EXISTS {one} WITH (FORCE)" for one in (now, initial)))
+        _execute(f"CREATE DATABASE {now}")
         folder = Path(home).parent / name
         folder.mkdir(mode=0o700)
         url = os.environ["TRAVEL_POSTGRES"].format(now)
         (folder / "config.toml").write_text(f'store = "{url}"\n')
-    travel.prepare(home, **before)
-    for _, now, kept in _databases(home):
-        _asked(f"CREATE DATABASE {kept} TEMPLATE {now} STRATEGY FILE_COPY")
+    sync_folder.prepare(home, **before)
+    for _, now, initial in _databases(home):
+        _execute(f"CREATE DATABASE {initial} TEMPLATE {now} STRATEGY FILE_COPY")
 
 
-def _databases_afresh(home: str) -> None:
-    for _, now, kept in _databases(home):
-        _asked(
+def _reset_databases(home: str) -> None:
+    for _, now, initial in _databases(home):
+        _execute(
             f"DROP DATABASE IF EXISTS {now} WITH (FORCE)",
-            f"CREATE DATABASE {now} TEMPLATE {kept} STRATEGY FILE_COPY",
+            f"CREATE DATABASE {now} TEMPLATE {initial} STRATEGY FILE_COPY",
         )
 
 
 def _on_postgres(events: int, *, push: bool, pull: bool, **before: Any) -> Scenario:
     return Scenario(
         prepare=partial(_prepare_databases, **before),
-        run=partial(travel.run, push=push, pull=pull),
-        check=partial(travel.check, events, push=push),
-        refusals=travel.REFUSALS,
-        afresh=_databases_afresh,
+        run=partial(sync_folder.run, push=push, pull=pull),
+        check=partial(sync_folder.check, events, push=push),
+        refusals=sync_folder.REFUSALS,
+        reset=_reset_databases,
     )
 
 

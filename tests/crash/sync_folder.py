@@ -1,8 +1,8 @@
-"""A home and a folder remote under faults: what is swept by `test_travel_crash`.
+"""Scenarios of a home and a folder remote under faults, for `test_sync_crash`.
 
-Two devices lie beside each other with the folder between them, so that a power cut is one for all
-three. The check: nothing recorded is lost, a push that was acknowledged reaches the other device,
-whoever looks meets no lie, and the next sync of both makes them equal.
+Two devices and the remote are folders of one parent, so that a power cut hits all three. The check:
+nothing recorded is lost, an acknowledged push reaches the other device, no reader gets wrong data,
+and the next sync of both makes them equal.
 """
 
 import os
@@ -27,8 +27,8 @@ Reach = Callable[[str], Remote | None]
 REFUSALS = (StoreFailed, Busy, ReadOnly, RemoteFailed)
 
 
-class _OneByOne(Executor):
-    """Does at once what it is asked to: a sweep needs the same calls every time."""
+class _ImmediateExecutor(Executor):
+    """Run each task at once in this thread: a sweep needs the same calls every time."""
 
     def __init__(self, *_: object) -> None: ...
 
@@ -41,19 +41,19 @@ class _OneByOne(Executor):
         return done
 
 
-def _steady() -> None:
-    vars(sync_run)["ThreadPoolExecutor"] = _OneByOne
+def _make_calls_repeatable() -> None:
+    vars(sync_run)["ThreadPoolExecutor"] = _ImmediateExecutor
     vars(pack_builder)["MOST_EVENTS"] = 2  # several packs, few events
 
 
 def _open(home: str, name: str = HERE) -> Forestay:
-    _steady()
+    _make_calls_repeatable()
     return opened(os.path.join(os.path.dirname(home), name))
 
 
 def prepare(home: str, *, meet: bool = True, there: int = 0) -> None:
-    """Two devices; if they `meet` they have synced once. Then both work on."""
-    _steady()
+    """Make two devices; with `meet` they have synced once. Then both record more."""
+    _make_calls_repeatable()
     travellers = Travellers(Path(home).parent)
     other, mine = travellers.make(THERE), travellers.make(HERE)
     mine.start("travel", id=SESSION)
@@ -84,11 +84,13 @@ def _sync(
             raise one.error
 
 
-def _beside(home: str) -> None:
-    """The remote is the one that the home knows."""
+def _use_configured_remote(home: str) -> None:
+    """Return no remote, so that the one configured in the home is used."""
 
 
-def run(home: str, ack: Ack, *, push: bool, pull: bool, reach: Reach = _beside) -> None:
+def run(
+    home: str, ack: Ack, *, push: bool, pull: bool, reach: Reach = _use_configured_remote
+) -> None:
     with _open(home) as mine:
         _sync(mine, push=push, pull=pull, remote=reach(home))
         for each in sorted(hashes(mine, SESSION)):
@@ -96,7 +98,12 @@ def run(home: str, ack: Ack, *, push: bool, pull: bool, reach: Reach = _beside) 
 
 
 def check(
-    events: int, home: str, acked: Sequence[str], *, push: bool, reach: Reach = _beside
+    events: int,
+    home: str,
+    acked: Sequence[str],
+    *,
+    push: bool,
+    reach: Reach = _use_configured_remote,
 ) -> list[str]:
     remote = reach(home)
     with _open(home) as mine, _open(home, THERE) as other:
@@ -129,7 +136,7 @@ def _scenario(events: int, *, push: bool, pull: bool, **before: Any) -> Scenario
     )
 
 
-# A folder that is not there yet.
+# The remote folder does not exist yet.
 FIRST = _scenario(3, push=True, pull=True, meet=False)
 PUSH = _scenario(6, push=True, pull=False)
 PULL = _scenario(9, push=False, pull=True, there=3)

@@ -1,7 +1,7 @@
-"""Files of other programs under faults: adopted, recovered and put away (`test_taken_crash`).
+"""Scenarios of files of other programs: adopted, recovered, archived (`test_foreign_files_crash`).
 
-The check is the same command once more: then all is as if it had been given once, and no byte that
-somebody wrote is gone.
+The check gives the same command again: then the result equals that of one complete command, and no
+byte written by the user or another program is lost.
 """
 
 from collections.abc import Callable, Sequence
@@ -17,7 +17,7 @@ from tests.format_helpers import CRAFT, INDEX, MAIN, PRAXIS, STATE, fill, snapsh
 
 EVENTS = {"ai-session": 8, "praxis": 4, "craft": 15, "essay": 7, "orchestrator": 9}
 TORN = {STATE: 0, PRAXIS: -30, CRAFT: -30}
-"""How much is left of each."""
+"""How much is left of each file (a slice end)."""
 
 
 def _prepare(home: str, change: Callable[[Path], None]) -> None:
@@ -57,7 +57,7 @@ def _check_adopted(home: str, acked: Sequence[str]) -> list[str]:
 
 
 def _files(folder: Path) -> dict[str, bytes]:
-    """What is there but for the home, and the lock that whoever looks at an ai-session makes."""
+    """Return all files except the home, and the lock that a reader of an ai-session makes."""
     found = snapshot(folder).items()
     return {n: data for n, data in found if "/home" not in n and not n.endswith(".state.lock")}
 
@@ -99,11 +99,11 @@ def _check_recovered(home: str, acked: Sequence[str]) -> list[str]:
             if case is not None:
                 opened.files.recover(str(path), fix=True)
             if not any(each.read_bytes() == torn for each in path.parent.iterdir()):
-                problems.append(f"what was in {name} is gone")
+                problems.append(f"the content of {name} is gone")
     return problems
 
 
-# -- putting away ------------------------------------------------------------------------------
+# -- archiving ---------------------------------------------------------------------------------
 
 
 def _complete(folder: Path) -> None:
@@ -113,11 +113,11 @@ def _complete(folder: Path) -> None:
 
 def _clean(home: str, ack: Ack) -> None:
     with _open(home) as opened:
-        _put_away(opened, home)
-    ack("put away")
+        _archive_completed(opened, home)
+    ack("archived")
 
 
-def _put_away(opened: forestay.Forestay, home: str) -> None:
+def _archive_completed(opened: forestay.Forestay, home: str) -> None:
     root = Path(home).parent / ".ai-session"
     (one,) = opened.files.cleanup(str(root), Wanted(completed=True)) or (None,)
     if one is not None and one.kept:
@@ -127,9 +127,9 @@ def _put_away(opened: forestay.Forestay, home: str) -> None:
 def _check_cleaned(home: str, acked: Sequence[str]) -> list[str]:
     folder = Path(home).parent
     with _open(home) as opened:
-        _put_away(opened, home)
+        _archive_completed(opened, home)
     name = Path(STATE).parent.name
-    problems = ["it is still there"] if (folder / ".ai-session" / name).is_dir() else []
+    problems = ["the folder still exists"] if (folder / ".ai-session" / name).is_dir() else []
     files = [path.name for path in (folder / ".ai-session-archive" / name).iterdir()]
     wanted = {"history.jsonl", "implementation-plan.yaml", "state.yaml"}
     problems += [] if wanted <= set(files) else [f"the archive has {files}"]
@@ -139,10 +139,10 @@ def _check_cleaned(home: str, acked: Sequence[str]) -> list[str]:
 _REFUSALS = (StoreFailed, Busy, ReadOnly, Refused)
 
 
-def _nothing(folder: Path) -> None:
+def _leave_unchanged(folder: Path) -> None:
     assert (folder / MAIN["essay"]).is_file()
 
 
-ADOPTED = Scenario(partial(_prepare, change=_nothing), _adopt, _check_adopted, _REFUSALS)
+ADOPTED = Scenario(partial(_prepare, change=_leave_unchanged), _adopt, _check_adopted, _REFUSALS)
 RECOVERED = Scenario(partial(_prepare, change=_tear), _recover, _check_recovered, _REFUSALS)
 CLEANED = Scenario(partial(_prepare, change=_complete), _clean, _check_cleaned, _REFUSALS)

@@ -1,14 +1,14 @@
 """A random walk over the files of a session: our verbs and another program's edits, in turns.
 
-`World` is a session that is bound to some of the formats, and what must be true of it: a list of
-the things that were said, by whom, in which words. A *turn* is some edits, perhaps a look, and a
-verb. After it the journal and every file have to say what the list says, each thing once, and
-nothing else may have changed. What a seed does is the same each time.
+`World` is a session with files in some of the formats, and a list of the items (tasks, decisions,
+errors, …) that were recorded, with author and text. A *turn* is some edits of another program,
+perhaps commands that only read, and one verb of ours. After it the journal and every file must have
+each item of the list once, and nothing else may have changed. The same seed gives the same walk.
 
-Where only a praxis file is kept the session has a plan; `Oracle` says what becomes of its phases.
+A session with a praxis file only has a plan; `Oracle` predicts the state of its phases.
 
-A *stale* edit is made from what the file held some turns ago. It only adds, for what it changed
-besides might be a contradiction.
+A *stale* edit starts from the content that the file had some turns ago. It only adds items, because
+any other change could contradict a newer one.
 """
 
 from __future__ import annotations
@@ -43,8 +43,8 @@ from tests.plans.test_phase_machine import Oracle
 FORMATS = (AI_SESSION, "praxis", "craft", "essay", "orchestrator")
 SECRET = "ghp_abcdefghijklmnopqrstuvwxyz0123456789"
 _LONG = "the same beginning " * 230
-_KEPT = 3
-"""How many versions of a file ago a copy may be that is written back."""
+_OLD_VERSIONS = 3
+"""The number of old versions of a file that may be written back."""
 
 TEXTS = (
     *("Write {}", "{} with words of its own", "null {}", "- x: {}", "{}: # 1", "'{}' \"of\" {{}}"),
@@ -64,62 +64,62 @@ TEXTS = (
         f"{_LONG}{SECRET} {{}}",
     ),
 )
-"""What people and programs write; each text names itself somewhere."""
+"""Templates of texts; each text contains a unique name."""
 PLAIN = ("null", "~", "12", "yes", "2027-01-01", "-", "#", "…", "[redacted:password]")
-"""What looks like something else; each is used once at most."""
+"""Texts that look like another type or like our own marks; each is used at most once."""
 
 
 @dataclass
-class Thing:
-    """Something that somebody said: in which words, and what became of it."""
+class Item:
+    """Something that was recorded by a verb or written into a file, with its present status."""
 
     kind: str
     text: str
     file: str = ""
-    """The format whose file has it in these words; empty if a verb of ours said it."""
+    """The format whose file has exactly this text; empty if a verb of ours recorded it."""
     id: str = ""
-    kept: str = ""
-    """What the journal has of the text."""
+    stored: str = ""
+    """The text as the journal stores it."""
     status: str = "pending"
-    sure: bool = True
-    """Whether the file still has those words: who puts an old copy back may take them away."""
+    is_certain: bool = True
+    """Whether the file must still have exactly this text; an old copy may have replaced it."""
     chosen: str = ""
     clean: str = ""
     """The text without its secrets."""
 
     def forms(self, format_id: str) -> list[str]:
-        """How it may stand in the file of a format."""
-        kept = (
-            f"{self.kept}: {self.chosen}"
+        """Return the texts by which the item may appear in the file of a format."""
+        stored = (
+            f"{self.stored}: {self.chosen}"
             if self.chosen and format_id == "orchestrator"
-            else self.kept
+            else self.stored
         )
         if self.file != format_id:
-            return [kept]
-        return [self.text] if self.sure else [self.text, kept, self.clean]
+            return [stored]
+        return [self.text] if self.is_certain else [self.text, stored, self.clean]
 
 
 @dataclass
 class File:
-    """A file of the session, what it held at the end of turns, and what was put into it."""
+    """A file of the session, its content after earlier turns, and the keys added to it."""
 
     format: str
     name: str
-    past: list[bytes] = field(default_factory=list)
+    versions: list[bytes] = field(default_factory=list)
     keys: dict[str, tuple[Any, bool]] = field(default_factory=dict)
-    """Keys that nobody knows, with what they hold, and whether they must be there."""
+    """Keys unknown to the format, with their value and whether they must be in the file."""
     lost: set[str] = field(default_factory=set)
-    """Keys that a tool took away by putting back an old file; other old files may have them."""
-    held: bytes = b""
-    """What the other program wrote last, of late."""
+    """Keys that a restored old file does not have; other old files may have them."""
+    last_written: bytes = b""
+    """The last content that the other program wrote and still remembers."""
     damaged: bytes | None = None
-    """What it was before somebody broke it."""
+    """The content before the file was damaged."""
     unknown: bytes | None = None
-    """What it was when something was forgotten and nobody could read it or those beside it."""
+    """The content at the time of a `forget` while a file of this format was damaged."""
 
 
 class Slow(Ticking):
-    """As many milliseconds pass with every look as the world says: many things in one second."""
+    """A clock that advances a given number of milliseconds at every reading."""
 
     def __init__(self, tick: int) -> None:
         super().__init__()
@@ -133,11 +133,13 @@ class Slow(Ticking):
         return self._now
 
 
-class Broken(AssertionError):
-    """Something that must be true is not; the message tells the whole way there."""
+class Violation(AssertionError):
+    """A condition does not hold; the message lists the last steps of the walk."""
 
 
 class World:
+    """A session with files, what the journal and the files must contain, and a source of chance."""
+
     def __init__(self, base: Path, seed: int) -> None:
         self.chance = Random(seed)
         self.seed = seed
@@ -150,24 +152,24 @@ class World:
         places = (each for each in formats if each != "essay")
         self.project = Project(base, *places, workflow=plan)
         tick = self.chance.choice((1, 40, 1000, 1000))
-        self.ticks = tick == 1000
+        self.has_own_seconds = tick == 1000
         self.project.clock = Slow(tick)
         self.session = self.project.again()
-        if "essay" in formats:  # later: what begins with it has its stages for tasks
+        if "essay" in formats:  # not at the start: the stages would then be the tasks
             self.session.files.bind("essay")
         self.other = self.project.opened()
-        self.things: list[Thing] = []
-        self.status, self.goal = "active", Thing("goal", "Add login page", kept="Add login page")
+        self.items: list[Item] = []
+        self.status, self.goal = "active", Item("goal", "Add login page", stored="Add login page")
         self.progress: float | None = None
         self.files = [File(b.format, n) for b in self.session.files.list() for n in names(b.format)]
-        self.stated: list[str] = []
+        self.steps: list[str] = []
         self.is_stale = False
         self.is_ours = True
-        """Whether nobody but us ever wrote into the files."""
-        self.touched: set[str] = set()
-        """What this turn may change in the journal, by name."""
-        self.edited: set[str] = set()
-        """The formats into whose files somebody wrote in this turn."""
+        """Whether no other program has written to the files yet."""
+        self.expected_changes: set[str] = set()
+        """The names of the journal's items that this turn may change."""
+        self.edited_formats: set[str] = set()
+        """The formats whose files were edited in this turn."""
         self._numbers = iter(range(10_000))
         self._plain = list(PLAIN)
         self._has_long = False
@@ -196,88 +198,90 @@ class World:
     def file(self, format_id: str, name: str = "main") -> File:
         return next(f for f in self.files if (f.format, f.name) == (format_id, name))
 
-    def broken(self, format_id: str) -> File | None:
-        """The file of a format that nobody can read: all of them are left alone then."""
+    def damaged_file(self, format_id: str) -> File | None:
+        """Return the damaged file of a format; none of its files is written meanwhile."""
         return next(
             (f for f in self.files if f.format == format_id and f.damaged is not None), None
         )
 
-    def of(self, kind: str, *statuses: str) -> list[Thing]:
-        return [t for t in self.things if t.kind == kind and (not statuses or t.status in statuses)]
+    def select_items(self, kind: str, *statuses: str) -> list[Item]:
+        return [t for t in self.items if t.kind == kind and (not statuses or t.status in statuses)]
 
-    def words(self, *, reported: bool = True) -> str:
-        """Return a text that is unlike all others; `reported` if it has to be recorded."""
+    def new_text(self, *, is_recorded: bool = True) -> str:
+        """Return a new text; `is_recorded` if the journal must be able to tell it from others."""
         if self._plain and self.chance.random() < 0.08:
             return self._plain.pop(self.chance.randrange(len(self._plain)))
         text = self.chance.choice(TEXTS).format(f"m{next(self._numbers)}z")
-        if not reported or not text.startswith(_LONG):
+        if not is_recorded or not text.startswith(_LONG):
             return text
-        # Which of several of one beginning the journal means nobody can tell (see `test_words`).
+        # The journal cuts long texts: two with the same start would be equal (see `test_words`).
         is_first, self._has_long = not self._has_long, True
         return text if is_first else text[-100:]
 
-    def moment(self) -> int:
+    def pick_time(self) -> int:
         ahead = 3_600_000 if self.chance.random() < 0.1 else 0
         return self.project.clock.now() + ahead
 
-    def say(self, text: str) -> None:
-        self.stated.append(text if len(text) < 400 else f"{text[:100]} … {text[-100:]}")
+    def log_step(self, text: str) -> None:
+        self.steps.append(text if len(text) < 400 else f"{text[:100]} … {text[-100:]}")
 
     # -- a turn --------------------------------------------------------------------------------
 
     def turn(self) -> None:
-        """Some edits, perhaps a look, a verb; then everything has to be true."""
-        before = self.reported()
-        self.touched, self.edited = set(), set()
+        """Run some edits, perhaps reading commands, and a verb; then check everything."""
+        before = self.read_journal()
+        self.expected_changes, self.edited_formats = set(), set()
         most = self.chance.choice((0, 0, 1, 1, 1, 2))
         for file in self.chance.sample(self.files, min(most, len(self.files))):
             self.edit(file)
-            self.edited.add(file.format)
+            self.edited_formats.add(file.format)
         if self.chance.random() < 0.3:
-            self.look()
+            self.run_reading_commands()
         self.act()
-        after = self.reported()
-        self.recognise(before, after)
+        after = self.read_journal()
+        self.match_new_items(before, after)
         changed = {
             name for name in before.keys() | after.keys() if before.get(name) != after.get(name)
         }
-        stray = {n for n in changed if n not in self.touched}
-        self.require(not stray, "nobody touched", {n: (before.get(n), after.get(n)) for n in stray})
-        self.hold(after)
+        stray = {n for n in changed if n not in self.expected_changes}
+        self.require(
+            not stray, "changed without a cause", {n: (before.get(n), after.get(n)) for n in stray}
+        )
+        self.check_state(after)
         self.end_of_turn()
 
     def end_of_turn(self) -> None:
         for file in self.files:
-            if self.chance.random() < 1 / _KEPT:
-                file.held = b""
+            if self.chance.random() < 1 / _OLD_VERSIONS:
+                file.last_written = b""
             with suppress(FileNotFoundError):
                 data = self.path(file).read_bytes()
-                known = (file.unknown, (file.past or [b""])[-1])
-                if not self.broken(file.format) and data not in known:
-                    file.past = [*file.past, data][-_KEPT:]
+                known = (file.unknown, (file.versions or [b""])[-1])
+                if not self.damaged_file(file.format) and data not in known:
+                    file.versions = [*file.versions, data][-_OLD_VERSIONS:]
 
     def require(self, holds: object, what: str, *more: object) -> None:
         if not holds:
-            way = "\n".join(self.stated[-40:])
+            way = "\n".join(self.steps[-40:])
             found = "\n".join(map(repr, more))
             clock = self.project.clock
-            raise Broken(f"{what}: {found}\nseed {self.seed}, {self.formats}, {clock}\n{way}")
+            raise Violation(f"{what}: {found}\nseed {self.seed}, {self.formats}, {clock}\n{way}")
 
-    def reported(self) -> dict[str, Any]:
-        """What the journal says, by name."""
+    def read_journal(self) -> dict[str, Any]:
+        """Return the items of the journal by name."""
         home = self.project.home
         with home.context.store.view(self.session.id) as view:
             facts = facts_of(
                 home.context.journal.state(view), list(home.context.journal.events(view))
             )
-        stated: dict[str, Any] = {
+        found: dict[str, Any] = {
             "status": facts.status,
             "goal": facts.goal,
             "progress": facts.progress,
         }
         lists: dict[str, list[Any]] = {"task": facts.steps, "agent": facts.agents}
         for kind, rows in lists.items():
-            stated |= {f"{kind} {row.id}": plain(row) for row in rows}
+            found |= {f"{kind} {row.id}": plain(row) for row in rows}
         logs: dict[str, list[Any]] = {
             "decision": facts.decisions,
             "error": facts.errors,
@@ -287,63 +291,66 @@ class World:
         for kind, entries in logs.items():
             seen: Counter[str] = Counter()
             for entry in entries:
-                text = text_of(said_now := plain(entry))
+                text = text_of(row := plain(entry))
                 seen[text] += 1
-                stated[f"{kind} {text} #{seen[text]}"] = said_now
-        return stated
+                found[f"{kind} {text} #{seen[text]}"] = row
+        return found
 
-    def recognise(self, before: dict[str, Any], after: dict[str, Any]) -> None:
-        """Find what others said in the journal: it has to have arrived, once."""
-        new = [name for name in after if name not in before and name not in self.touched]
-        for thing in self.things:
-            if thing.id:
+    def match_new_items(self, before: dict[str, Any], after: dict[str, Any]) -> None:
+        """Find each new item of the other program in the journal, where it must be once."""
+        new = [name for name in after if name not in before and name not in self.expected_changes]
+        for item in self.items:
+            if item.id:
                 continue
-            found = next((n for n in new if is_it(thing, n, after[n])), None)
-            self.require(found, "did not arrive", thing, new)
+            found = next((n for n in new if is_same(item, n, after[n])), None)
+            self.require(found, "was not recorded", item, new)
             assert found is not None
             new.remove(found)
-            self.touched.add(found)
-            thing.id = found
-            thing.kept = text_of(after[found])
+            self.expected_changes.add(found)
+            item.id = found
+            item.stored = text_of(after[found])
 
     # -- what must be true ---------------------------------------------------------------------
 
-    def hold(self, reported: dict[str, Any]) -> None:
+    def check_state(self, reported: dict[str, Any]) -> None:
         self.require(reported["status"] == self.status, "status", reported["status"], self.status)
         self.require(
-            mark(reported["goal"]) == mark(self.goal.text), "goal", reported["goal"], self.goal
+            name_in(reported["goal"]) == name_in(self.goal.text),
+            "goal",
+            reported["goal"],
+            self.goal,
         )
         self.require(
             reported["progress"] == self.progress, "progress", reported["progress"], self.progress
         )
-        self.goal.kept = reported["goal"]
-        for thing in self.of("task") + self.of("agent"):
-            row = reported.get(thing.id)
-            self.require(row, "is gone", thing)
+        self.goal.stored = reported["goal"]
+        for item in self.select_items("task") + self.select_items("agent"):
+            row = reported.get(item.id)
+            self.require(row, "is missing", item)
             assert row is not None
-            thing.kept = text_of(row)
-            status = row.get("status", "pending" if thing.kind == "task" else "running")
-            self.require(status == thing.status, "has another status", thing, row)
+            item.stored = text_of(row)
+            status = row.get("status", "pending" if item.kind == "task" else "running")
+            self.require(status == item.status, "has another status", item, row)
         for file in self.files:
-            self.hold_file(file)
-        self.require(self.session.verify().ok, "the journal is not sound")
-        self.require(not leftovers(self.project.folder), "something was left")
-        self.require_quiet()
+            self.check_file(file)
+        self.require(self.session.verify().ok, "the journal cannot be verified")
+        self.require(not leftovers(self.project.folder), "temporary files were left")
+        self.check_idle()
 
-    def hold_file(self, file: File) -> None:
+    def check_file(self, file: File) -> None:
         path = self.path(file)
         if file.damaged is not None:
-            self.require(path.read_bytes() == BROKEN, "a damaged file was written", file.format)
-        if self.broken(file.format):
+            self.require(path.read_bytes() == DAMAGED, "a damaged file was written", file.format)
+        if self.damaged_file(file.format):
             return
         self.require(path.exists(), "a file is missing", path)
         value = self.read(file)
         reader = READERS.get((file.format, file.name))
         if reader:
             reader(self, value)
-        self.hold_keys(file, value)
+        self.check_keys(file, value)
 
-    def hold_keys(self, file: File, value: Any) -> None:
+    def check_keys(self, file: File, value: Any) -> None:
         there = dict(keys_in(value))
         counted = Counter(key for key, _ in keys_in(value) if key.startswith("x_"))
         for key, (wanted, must) in list(file.keys.items()):
@@ -365,20 +372,20 @@ class World:
         double = {key for key, count in counted.items() if count != 1 or key not in known}
         self.require(not double, f"{file.format} {file.name} has keys twice, or again", double)
 
-    def hold_texts(self, format_id: str, kind: str, things: list[Thing], found: list[str]) -> None:
-        """Each thing stands in a list once, in the words that it has there."""
+    def check_texts(self, format_id: str, kind: str, items: list[Item], found: list[str]) -> None:
+        """Check that a list of a file has each item once, with an allowed text."""
         left = Counter(found)
-        for thing in things:
-            form = next((f for f in thing.forms(format_id) if left[f]), None)
-            self.require(form is not None, f"{format_id}: not in {kind}", thing, left)
+        for item in items:
+            form = next((f for f in item.forms(format_id) if left[f]), None)
+            self.require(form is not None, f"{format_id}: not in {kind}", item, left)
             assert form is not None
             left[form] -= 1
-            thing.sure = thing.sure or form == thing.text
+            item.is_certain = item.is_certain or form == item.text
         self.require(not +left, f"{format_id}: too much in {kind}", +left)
 
-    def require_quiet(self) -> None:
-        """Who looks changes nothing, and there is nothing left to do."""
-        before = self.held()
+    def check_idle(self) -> None:
+        """Check that no edit is pending, and that writing and absorbing again changes nothing."""
+        before = self.file_bytes()
         pending = mirror_of(self.project.home.context).pending(self.session.id)
         self.require(pending == [], "an edit was not absorbed", pending)
         if self.chance.random() < 0.3:
@@ -387,30 +394,33 @@ class World:
             write_files(again.context, self.session.id, force=True)
             absorb_file_edits(again.context, self.session.id)
             self.require(
-                self.held() == before,
+                self.file_bytes() == before,
                 "files were written without a reason",
-                [k for k, v in self.held().items() if before.get(k) != v],
+                [k for k, v in self.file_bytes().items() if before.get(k) != v],
             )
             self.require(
                 len(self.project.events()) == count, "something was recorded without a reason"
             )
         if self.chance.random() < 0.3:
-            self.require_valid()
+            self.check_valid()
 
-    def require_valid(self) -> None:
+    def check_valid(self) -> None:
         for binding in self.session.files.list():
-            if self.broken(binding.format):
+            if self.damaged_file(binding.format):
                 continue
             for report in self.project.home.files.check(binding.root):
-                bad = [f for f in report.findings if self.is_bad(f)]
+                bad = [f for f in report.findings if self.is_unexpected(f)]
                 self.require(not bad, f"{binding.format}: check finds", bad)
 
-    def is_bad(self, finding: Any) -> bool:
-        """An error, or, if only we wrote, a warning; but a verb may end an essay too early."""
+    def is_unexpected(self, finding: Any) -> bool:
+        """Return whether a finding is an error, or a warning in files that only we wrote.
+
+        A verb may complete an essay too early, so that warning is allowed.
+        """
         of_ours = self.is_ours and finding.code != "completed-too-early"
         return finding.severity == "error" or (finding.severity == "warning" and of_ours)
 
-    def held(self) -> dict[str, bytes]:
+    def file_bytes(self) -> dict[str, bytes]:
         found = {}
         for file in self.files:
             with suppress(FileNotFoundError):
@@ -420,165 +430,167 @@ class World:
     # -- the other program ---------------------------------------------------------------------
 
     def edit(self, file: File) -> None:
-        if broken := self.broken(file.format):
-            assert broken.damaged is not None
-            swap_in(self.path(broken), broken.damaged)
-            self.say(f"{broken.format} {broken.name} is repaired")
-            broken.damaged = None
+        if damaged_file := self.damaged_file(file.format):
+            assert damaged_file.damaged is not None
+            swap_in(self.path(damaged_file), damaged_file.damaged)
+            self.log_step(f"{damaged_file.format} {damaged_file.name} is repaired")
+            damaged_file.damaged = None
             return
-        if not self.path(file).exists() or not file.past:
+        if not self.path(file).exists() or not file.versions:
             return
-        whole, weights = zip(*WHOLE.items(), strict=True)
+        whole, weights = zip(*FILE_ACTIONS.items(), strict=True)
         (move,) = self.chance.choices(whole, weights)
         move(self, file)
 
     def change(self, file: File) -> None:
-        """Read the file, change something in it, write the whole."""
+        """Read the file, change something, write the whole file."""
         self.rewrite(file, self.path(file).read_bytes(), EDITS)
 
-    def stale(self, file: File) -> None:
-        """The same, but what was read is from some turns ago."""
-        old = self.chance.choice(file.past)
-        self.doubt(file)
+    def edit_stale_copy(self, file: File) -> None:
+        """Add something to the content of some turns ago, and write that."""
+        old = self.chance.choice(file.versions)
+        self.mark_uncertain(file)
         self.is_stale = True
-        self.rewrite(file, old, ADDING)
+        self.rewrite(file, old, ADDING_EDITS)
         self.is_stale = False
 
-    def go_on(self, file: File) -> None:
-        """The same, but what was read is what this program wrote last: it never reads again."""
-        if file.held:
-            self.doubt(file)
+    def edit_from_memory(self, file: File) -> None:
+        """Add something to what this program wrote last, without reading the file again."""
+        if file.last_written:
+            self.mark_uncertain(file)
             self.is_stale = True
-            self.rewrite(file, file.held, ADDING)
+            self.rewrite(file, file.last_written, ADDING_EDITS)
             self.is_stale = False
 
     def rewrite(self, file: File, data: bytes, moves: dict[str, list[Edit]]) -> None:
         kind = f"{file.format} {file.name}"
-        value = parsed(file, data)
+        value = parse(file, data)
         made: list[str] = []
         for _ in range(self.chance.choice((1, 1, 1, 2))):
             move = self.chance.choice([*moves.get(kind, []), add_key])
-            if made and move is take_key:
-                break  # together with another change it may say what an old copy says
+            if made and move is remove_key:
+                break  # together with another change the file could equal an old copy
             done = move(self, file, value)
             if done:
                 made.append(f"{move.__name__}({done!r})")
-            if move is take_key:
+            if move is remove_key:
                 break
-        # A plan has no time: an old one in another spelling looks like the last change taken back.
+        # A plan has no time: a reformatted old copy looks as if the last change was reverted.
         is_plain = self.is_stale and file.name == "plan"
         if made or (not is_plain and self.chance.random() < 0.2):
-            how = "stale" if moves is ADDING else "now"
+            how = "stale" if moves is ADDING_EDITS else "now"
             self.write(file, value)
-            self.say(f"{kind} ({how}): {', '.join(made) or 'spelled anew'}")
+            self.log_step(f"{kind} ({how}): {', '.join(made) or 'reformatted'}")
 
-    def scratch(self, file: File) -> None:
-        """Somebody changes one sign of the goal in an editor, or takes out the line of a task."""
+    def edit_by_hand(self, file: File) -> None:
+        """Change the name in the goal or remove the line of a task, as with an editor."""
         data = self.path(file).read_bytes()
         if file.format not in ("craft", "orchestrator") or file.name != "main":
             return
         if self.chance.random() < 0.5:
-            self.scratch_goal(file, data)
+            self.change_goal_by_hand(file, data)
         else:
-            self.scratch_task(file, data)
+            self.remove_task_by_hand(file, data)
 
-    def scratch_goal(self, file: File, data: bytes) -> None:
-        goal = parsed(file, data)["goal"]
+    def change_goal_by_hand(self, file: File, data: bytes) -> None:
+        goal = parse(file, data)["goal"]
         found = re.search(r"m\d+z", goal)
         if not found or not goal.isascii() or data.count(found[0].encode()) != 1:
             return
         text = goal.replace(found[0], name := f"m{next(self._numbers)}z")
         swap_in(self.path(file), data.replace(found[0].encode(), name.encode()))
         clean = self.project.home.context.journal.redact(text)
-        self.goal = Thing("goal", text, file.format, clean=clean)
-        self.touched.add("goal")
+        self.goal = Item("goal", text, file.format, clean=clean)
+        self.expected_changes.add("goal")
         self.is_ours = False
-        self.say(f"{file.format} {file.name}: goal is {text!r}")
+        self.log_step(f"{file.format} {file.name}: goal is {text!r}")
 
-    def scratch_task(self, file: File, data: bytes) -> None:
-        pending = parsed(file, data)["pending_tasks"]
-        able = [t for t in self.of("task") if t.id and (text_in(t, file, pending))]
+    def remove_task_by_hand(self, file: File, data: bytes) -> None:
+        pending = parse(file, data)["pending_tasks"]
+        able = [t for t in self.select_items("task") if t.id and (text_in(t, file, pending))]
         lines = data.splitlines(keepends=True)
-        for thing in able:
-            sought = json.dumps(text_in(thing, file, pending)).encode()
+        for item in able:
+            sought = json.dumps(text_in(item, file, pending)).encode()
             at = [n for n, line in enumerate(lines) if line.strip() == sought + b","]
             if len(at) == 1:
                 swap_in(self.path(file), b"".join(lines[: at[0]] + lines[at[0] + 1 :]))
-                thing.sure = thing.sure and thing.file != file.format
+                item.is_certain = item.is_certain and item.file != file.format
                 self.is_ours = False
-                self.say(f"{file.format} {file.name}: without the line {sought!r}")
+                self.log_step(f"{file.format} {file.name}: without the line {sought!r}")
                 return
 
     def write(self, file: File, value: Any) -> None:
         self.is_ours = False
-        file.held = spelled(self.chance, file, value)
-        swap_in(self.path(file), file.held)
+        file.last_written = format_as_other(self.chance, file, value)
+        swap_in(self.path(file), file.last_written)
 
-    def rewind(self, file: File) -> None:
-        """A tool puts back what was there before."""
-        self.doubt(file, keys=True)
-        old = self.chance.choice(file.past)
-        file.lost |= {key for key, _ in keys_in(parsed(file, old))} - file.keys.keys()
+    def restore_old_version(self, file: File) -> None:
+        """Write an old version of the file back, as a tool does."""
+        self.mark_uncertain(file, keys=True)
+        old = self.chance.choice(file.versions)
+        file.lost |= {key for key, _ in keys_in(parse(file, old))} - file.keys.keys()
         swap_in(self.path(file), old)
-        self.say(f"{file.format} {file.name} is put back")
+        self.log_step(f"{file.format} {file.name} is restored to an old version")
 
     def delete(self, file: File) -> None:
-        # What several sessions share is begun anew by each of them, and a log is not remembered.
-        self.doubt(file, keys=file.name == "index", secrets=file.name != "log")
+        # A shared index is created again by each session, and the texts of a log are not stored.
+        self.mark_uncertain(file, keys=file.name == "index", secrets=file.name != "log")
         self.path(file).unlink()
-        self.say(f"{file.format} {file.name} is deleted")
+        self.log_step(f"{file.format} {file.name} is deleted")
 
     def damage(self, file: File) -> None:
-        if file.name == "log" or file.format in self.edited:
+        if file.name == "log" or file.format in self.edited_formats:
             return
         file.damaged = self.path(file).read_bytes()
-        swap_in(self.path(file), BROKEN)
-        self.say(f"{file.format} {file.name} is damaged")
+        swap_in(self.path(file), DAMAGED)
+        self.log_step(f"{file.format} {file.name} is damaged")
 
-    def doubt(self, file: File, *, keys: bool = False, secrets: bool = False) -> None:
-        """Words that were put into a file may be gone from it, and keys of it."""
-        for thing in [*self.things, self.goal]:
-            if thing.file == file.format and (not secrets or thing.clean != thing.text):
-                thing.sure = False
+    def mark_uncertain(self, file: File, *, keys: bool = False, secrets: bool = False) -> None:
+        """Allow texts of the other program in a file, and its keys, to be replaced or missing."""
+        for item in [*self.items, self.goal]:
+            if item.file == file.format and (not secrets or item.clean != item.text):
+                item.is_certain = False
         has_secrets = self.project.home.context.journal.find_secrets(self.path(file).read_text())
         for key, (wanted, _) in file.keys.items():
             if keys or has_secrets:
                 file.keys[key] = (wanted, False)
 
     def read(self, file: File) -> Any:
-        return parsed(file, self.path(file).read_bytes())
+        return parse(file, self.path(file).read_bytes())
 
-    def look(self) -> None:
-        """Commands that only look write nothing."""
-        before, count = self.held(), len(self.project.events())
+    def run_reading_commands(self) -> None:
+        """Check that commands that only read write and record nothing."""
+        before, count = self.file_bytes(), len(self.project.events())
         self.session.status()
         self.session.brief(budget=2000)
-        self.require(self.held() == before, "who looked wrote")
-        self.require(len(self.project.events()) == count, "who looked recorded")
+        self.require(self.file_bytes() == before, "a reading command wrote")
+        self.require(len(self.project.events()) == count, "a reading command recorded")
 
     # -- our verbs -----------------------------------------------------------------------------
 
     def act(self) -> None:
-        """A verb, by one process or the other; what is refused is followed by a note."""
+        """Run a verb in one of two processes; record a note if it is refused."""
         home = self.chance.choice((self.project.home, self.other))
         session = home.session(self.session.id)
-        verbs = PHASED if self.phases else VERBS
-        verb = self.chance.choice(verbs) if self.chance.random() > TYPED else by_command
+        verbs = PLAN_VERBS if self.phases else VERBS
+        verb = (
+            self.chance.choice(verbs) if self.chance.random() > COMMAND_SHARE else record_by_command
+        )
         try:
-            self.say(
+            self.log_step(
                 f"{'other ' if home is self.other else ''}{verb(self, session) or verb.__name__}"
             )
         except ForestayError as error:
-            self.say(f"{verb.__name__} was refused: {error}")
+            self.log_step(f"{verb.__name__} was refused: {error}")
             session.note("go on")
 
-    def add(self, kind: str, text: str, event: Any, name: str, kept: str, **more: Any) -> None:
-        self.things.append(Thing(kind, text, id=name, kept=kept, **more))
-        self.touched.add(name)
+    def add(self, kind: str, text: str, event: Any, name: str, stored: str, **more: Any) -> None:
+        self.items.append(Item(kind, text, id=name, stored=stored, **more))
+        self.expected_changes.add(name)
 
 
 Edit = Callable[[World, File, Any], object]
-BROKEN = b"{ half: [\n\t"
+DAMAGED = b"{ half: [\n\t"
 COMMAND = """
 from forestay.cli.main import entry
 from forestay.base.clock import Clock
@@ -596,23 +608,23 @@ def names(format_id: str) -> tuple[str, ...]:
     return ("main", "plan", "log", "index") if format_id == "ai-session" else ("main",)
 
 
-def mark(text: str) -> str:
-    """What a text is known by: the name in it, or all of it that would be kept."""
+def name_in(text: str) -> str:
+    """Return the unique name in a text, or the whole text if it has none."""
     found = re.search(r"m\d+z", text[:3000])
     if found:
         return found[0]
     return "long" if text.startswith(_LONG[:1000]) else text.strip()
 
 
-NAMING = ("title", "what", "message", "name", "path", "id")
+TEXT_KEYS = ("title", "what", "message", "name", "path", "id")
 
 
 def text_of(row: dict[str, Any]) -> str:
-    return str(next(row[key] for key in NAMING if key in row))
+    return str(next(row[key] for key in TEXT_KEYS if key in row))
 
 
-def is_it(thing: Thing, name: str, row: dict[str, Any]) -> bool:
-    return name.startswith(f"{thing.kind} ") and mark(text_of(row)) == mark(thing.text)
+def is_same(item: Item, name: str, row: dict[str, Any]) -> bool:
+    return name.startswith(f"{item.kind} ") and name_in(text_of(row)) == name_in(item.text)
 
 
 def keys_in(value: Any) -> Iterator[tuple[str, Any]]:
@@ -625,14 +637,14 @@ def keys_in(value: Any) -> Iterator[tuple[str, Any]]:
         yield from keys_in(each)
 
 
-def parsed(file: File, data: bytes) -> Any:
+def parse(file: File, data: bytes) -> Any:
     if file.name == "log":
         return [json.loads(line) for line in data.splitlines()]
     return json.loads(data) if data.lstrip()[:1] == b"{" else yaml.safe_load(data)
 
 
-def spelled(chance: Random, file: File, value: Any) -> bytes:
-    """A document in the spelling of some other program."""
+def format_as_other(chance: Random, file: File, value: Any) -> bytes:
+    """Return a document as another program may format it."""
     ascii = chance.random() < 0.5
     if file.name == "log":
         return "".join(f"{json.dumps(line, ensure_ascii=ascii)}\n" for line in value).encode()
@@ -640,35 +652,37 @@ def spelled(chance: Random, file: File, value: Any) -> bytes:
         value = dict(chance.sample(list(value.items()), len(value)))
     if file.format in ("ai-session", "essay"):
         text = yaml.safe_dump(value, allow_unicode=not ascii, sort_keys=ascii, width=200)
-        return in_lines(chance, str(text))
+        return with_line_ends(chance, str(text))
     indent = chance.choice((2, 2, 4, "\t", None))
-    return in_lines(chance, json.dumps(value, indent=indent, ensure_ascii=ascii))
+    return with_line_ends(chance, json.dumps(value, indent=indent, ensure_ascii=ascii))
 
 
-def in_lines(chance: Random, text: str) -> bytes:
-    """A text as editors of some systems end its lines."""
-    ends = chance.choice(("\n", "\n", "\n", "\r\n"))
-    return text.replace("\n", ends).encode() + chance.choice((b"", ends.encode()))
+def with_line_ends(chance: Random, text: str) -> bytes:
+    """Return a text with the line ends of some system."""
+    set_session_status = chance.choice(("\n", "\n", "\n", "\r\n"))
+    return text.replace("\n", set_session_status).encode() + chance.choice(
+        (b"", set_session_status.encode())
+    )
 
 
 def stamp(world: World, format_id: str) -> str:
     from forestay.formats import timestamps
 
-    return timestamps.write(world.moment())
+    return timestamps.write(world.pick_time())
 
 
-# -- edits: what they change; something that tells of it, or nothing if there was no place for it --
+# -- edits: each returns what it changed, or None if the file has no place for it ---------------
 
 
 def add_key(world: World, file: File, value: Any) -> object:
-    """A key that nobody knows, anywhere."""
+    """Add an unknown key anywhere in the document."""
     if file.name == "log":
         return None
     number = next(world._numbers)
     key = f"x_{number}"
     simple = world.chance.choice(("", number, None, number + 0.5, True))
     holds = world.chance.choice(
-        (simple, [number, {f"y_{number}": "c"}], {"deep": world.words(reported=False)})
+        (simple, [number, {f"y_{number}": "c"}], {"deep": world.new_text(is_recorded=False)})
     )
     place = world.chance.choice(list(objects_in(file, value)))
     items = list(place.items())
@@ -679,34 +693,36 @@ def add_key(world: World, file: File, value: Any) -> object:
     return key
 
 
-_CLOSED = (
+_WITHOUT_NEW_KEYS = (
     *("forestay", "completed_work", "errors", "by_agent", "phase_timing", "checkpoints"),
     *("phase_artifacts", "stages", "user_options", "error"),
 )
-"""Objects whose keys are names of something, that may be gone when what they tell of is mended, and
-lists of what may become a mere sentence."""
+"""Keys whose values get no unknown key: they are rewritten as a whole, their own keys are names,
+or their elements may become plain texts."""
 
 
 def objects_in(file: File, value: Any) -> Iterator[dict[str, Any]]:
-    """Where there is room for a key: not where a task stands that may become a sentence."""
+    """Return the objects of a document that can have an unknown key."""
     if isinstance(value, dict):
         yield value
         for key, each in value.items():
-            if not str(key).startswith("x_") and key not in _CLOSED:
+            if not str(key).startswith("x_") and key not in _WITHOUT_NEW_KEYS:
                 yield from objects_in(file, each)
     elif isinstance(value, list):
         for each in value:
             yield from objects_in(file, each)
 
 
-def take_key(world: World, file: File, value: Any) -> object:
-    """A key is taken out; within one second that cannot be told from a copy of before it was, nor
-    while a file has a time of the future, which no later one replaces."""
-    if not file.keys or not world.ticks or is_ahead(world, value):
+def remove_key(world: World, file: File, value: Any) -> object:
+    """Remove an unknown key.
+
+    Not within one second or while the file has a future time: it then equals an old copy.
+    """
+    if not file.keys or not world.has_own_seconds or is_ahead(world, value):
         return None
     key = world.chance.choice(list(file.keys))
     del file.keys[key]
-    without(value, key)
+    delete_key(value, key)
     return key
 
 
@@ -719,75 +735,75 @@ def is_ahead(world: World, value: Any) -> bool:
     return max((time for time in times if time), default=0) > world.project.clock.now()
 
 
-def without(value: Any, key: str) -> None:
+def delete_key(value: Any, key: str) -> None:
     if isinstance(value, dict):
         value.pop(key, None)
     for each in (
         value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
     ):
-        without(each, key)
+        delete_key(each, key)
 
 
-def their(world: World, kind: str, file: File, text: str, **more: Any) -> str:
+def add_theirs(world: World, kind: str, file: File, text: str, **more: Any) -> str:
     clean = world.project.home.context.journal.redact(text)
-    world.things.append(Thing(kind, text, file.format, clean=clean, **more))
+    world.items.append(Item(kind, text, file.format, clean=clean, **more))
     return text
 
 
 def add_task(world: World, file: File, value: Any) -> object:
-    text = world.words()
+    text = world.new_text()
     value["pending_tasks"].append(text)
-    return their(world, "task", file, text)
+    return add_theirs(world, "task", file, text)
 
 
 def add_done(world: World, file: File, value: Any) -> object:
-    text = world.words()
+    text = world.new_text()
     value["completed_work"].append(done_form(file, text))
-    return their(world, "task", file, text, status="done")
+    return add_theirs(world, "task", file, text, status="done")
 
 
 def done_form(file: File, text: str) -> Any:
     return text if file.format == "craft" else {"task": text, "outcome": "", "files": []}
 
 
-def text_in(thing: Thing, file: File, listed: list[Any]) -> str:
-    """The text by which a thing stands in a list, if it is the only one that says it."""
-    return next((f for f in thing.forms(file.format) if listed.count(f) == 1), "")
+def text_in(item: Item, file: File, listed: list[Any]) -> str:
+    """Return the text by which an item is in a list, if it is there exactly once."""
+    return next((f for f in item.forms(file.format) if listed.count(f) == 1), "")
 
 
 def end_task(world: World, file: File, value: Any) -> object:
-    """A task goes over to the completed work."""
+    """Move a task to the completed work."""
     pending = value["pending_tasks"]
     able = [
         (t, f)
-        for t in world.of("task")
+        for t in world.select_items("task")
         if t.status not in ("done", "skipped") and t.id and (f := text_in(t, file, pending))
     ]
     if not able:
         return None
-    thing, text = world.chance.choice(able)
+    item, text = world.chance.choice(able)
     pending.remove(text)
     value["completed_work"].append(done_form(file, text))
-    thing.status = "done"
-    world.touched.add(thing.id)
+    item.status = "done"
+    world.expected_changes.add(item.id)
     return text
 
 
-def take_task(world: World, file: File, value: Any) -> object:
-    """A task is taken out: the journal knows of it."""
+def remove_task(world: World, file: File, value: Any) -> object:
+    """Remove a task from the list; the journal still has it."""
     pending = value["pending_tasks"]
-    able = [(t, f) for t in world.of("task") if t.id and (f := text_in(t, file, pending))]
+    able = [(t, f) for t in world.select_items("task") if t.id and (f := text_in(t, file, pending))]
     if not able:
         return None
-    thing, text = world.chance.choice(able)
+    item, text = world.chance.choice(able)
     pending.remove(text)
-    if thing.file == file.format:
-        thing.sure = False
+    if item.file == file.format:
+        item.is_certain = False
     return text
 
 
 def add_decision(world: World, file: File, value: Any) -> object:
-    text = world.words()
+    text = world.new_text()
     at = stamp(world, file.format)
     entry = (
         {"timestamp": at, "context": text, "options": ["a", "b"], "chosen": "a", "reasoning": ""}
@@ -795,61 +811,71 @@ def add_decision(world: World, file: File, value: Any) -> object:
         else {"decision": text, "rationale": "", "timestamp": at}
     )
     value["decisions_made"].append(entry)
-    return their(world, "decision", file, text, chosen="a" if file.format == "craft" else "")
+    return add_theirs(world, "decision", file, text, chosen="a" if file.format == "craft" else "")
 
 
-DECIDED = ("context", "decision")
+DECISION_KEYS = ("context", "decision")
 
 
-def take_decision(world: World, file: File, value: Any) -> object:
+def remove_decision(world: World, file: File, value: Any) -> object:
     listed = value["decisions_made"]
-    new = {thing.text for thing in world.of("decision") if thing.id in {"", *world.touched}}
-    able = [n for n, each in enumerate(listed) if not new & {*map(each.get, DECIDED)}]
-    # With a key of somebody it is as with `take_key`.
-    able = [n for n in able if world.ticks or not dict(keys_in(listed[n]))]
+    new = {
+        item.text
+        for item in world.select_items("decision")
+        if item.id in {"", *world.expected_changes}
+    }
+    able = [n for n, each in enumerate(listed) if not new & {*map(each.get, DECISION_KEYS)}]
+    # A decision with an unknown key is removed under the conditions of `remove_key`.
+    able = [n for n in able if world.has_own_seconds or not dict(keys_in(listed[n]))]
     if not able:
         return None
     entry = listed.pop(world.chance.choice(able))
     for key, _ in keys_in(entry):
         del file.keys[key]
-    text = next(filter(None, map(entry.get, DECIDED)))
-    for thing in world.of("decision"):
-        if thing.file == file.format and thing.text == text:
-            thing.sure = False
+    text = next(filter(None, map(entry.get, DECISION_KEYS)))
+    for item in world.select_items("decision"):
+        if item.file == file.format and item.text == text:
+            item.is_certain = False
     return text
 
 
 def reword_decision(world: World, file: File, value: Any) -> object:
-    """A decision in other words, and some as they were, of which there must be: what is bare stays
-    so."""
+    """Reword a decision; most words stay, so that it counts as the same decision."""
     listed = value["decisions_made"]
-    able = [t for t in world.of("decision") if t.id and not t.chosen and len(t.kept) < 60]
-    able = [t for t in able if t.kept == t.text and t.text.isprintable() and mark(t.text) != t.text]
-    forms = {t.id: {t.text, t.kept} for t in able}
+    able = [
+        t for t in world.select_items("decision") if t.id and not t.chosen and len(t.stored) < 60
+    ]
+    able = [
+        t for t in able if t.stored == t.text and t.text.isprintable() and name_in(t.text) != t.text
+    ]
+    forms = {t.id: {t.text, t.stored} for t in able}
     rows = [
-        (t, e) for t in able for e in listed if {*map(e.get, DECIDED)} & forms[t.id] and world.ticks
+        (t, e)
+        for t in able
+        for e in listed
+        if {*map(e.get, DECISION_KEYS)} & forms[t.id] and world.has_own_seconds
     ]
     if not rows:
         return None
-    thing, entry = world.chance.choice(rows)
-    key = next(key for key in DECIDED if key in entry)
+    item, entry = world.chance.choice(rows)
+    key = next(key for key in DECISION_KEYS if key in entry)
     old, new = entry[key], f"{entry[key]} and m{next(world._numbers)}z"
     if sum(1 for e in listed if old in e.values()) != 1 or "[redacted" in old:
         return None
     entry.update({k: new for k in (key, "chosen") if entry.get(k) == old})
     if entry.get("options") == [old]:
         entry["options"] = [new]
-    world.touched |= {thing.id, f"decision {new} #1"}
-    thing.id, thing.text, thing.kept = f"decision {new} #1", new, new
-    thing.file, thing.sure, thing.clean = file.format, True, new
+    world.expected_changes |= {item.id, f"decision {new} #1"}
+    item.id, item.text, item.stored = f"decision {new} #1", new, new
+    item.file, item.is_certain, item.clean = file.format, True, new
     return f"{old!r} is {new!r}"
 
 
 def add_error(world: World, file: File, value: Any) -> object:
-    text = world.words()
+    text = world.new_text()
     entry = {"message": text, "category": "logical", "agent": "", "timestamp": stamp(world, "")}
     value["errors"].append(entry if world.chance.random() < 0.8 else {"message": text})
-    return their(world, "error", file, text)
+    return add_theirs(world, "error", file, text)
 
 
 def add_agent(world: World, file: File, value: Any) -> object:
@@ -874,44 +900,44 @@ def add_agent(world: World, file: File, value: Any) -> object:
                 "started": stamp(world, ""),
             }
         )
-    return their(world, "agent", file, id, status="running")
+    return add_theirs(world, "agent", file, id, status="running")
 
 
 def end_agent(world: World, file: File, value: Any) -> object:
-    able = [a for a in world.of("agent", "running", "failed") if a.id]
+    able = [a for a in world.select_items("agent", "running", "failed") if a.id]
     if not able:
         return None
-    thing = world.chance.choice(able)
-    (entry,) = (e for e in value["agents"] if e["id"] == thing.text)
+    item = world.chance.choice(able)
+    (entry,) = (e for e in value["agents"] if e["id"] == item.text)
     entry["status"] = UNIT_WORDS[file.format]["done"]
     entry["completed_at" if file.format == "craft" else "completed"] = stamp(world, "")
-    thing.status = "done"
-    world.touched.add(thing.id)
-    return thing.text
+    item.status = "done"
+    world.expected_changes.add(item.id)
+    return item.text
 
 
 def set_goal(world: World, file: File, value: Any) -> object:
-    value["goal"] = text = world.words()
+    value["goal"] = text = world.new_text()
     clean = world.project.home.context.journal.redact(text)
-    world.goal = Thing("goal", text, file.format, clean=clean)
-    world.touched.add("goal")
+    world.goal = Item("goal", text, file.format, clean=clean)
+    world.expected_changes.add("goal")
     return text
 
 
 def set_progress(world: World, file: File, value: Any) -> object:
     share = world.chance.choice((0.0, 0.25, 0.75, 1.0))
-    if value["progress"] == share or not world.ticks:
+    if value["progress"] == share or not world.has_own_seconds:
         return None
     value["progress"] = world.progress = share
-    world.touched.add("progress")
+    world.expected_changes.add("progress")
     return str(share)
 
 
 def set_status(world: World, file: File, value: Any) -> object:
-    """Another word for the session; one that stood there in the same second is a copy of that."""
-    if "status" in world.touched or not world.ticks:
+    """Change the status; within one second that could not be told from an old copy."""
+    if "status" in world.expected_changes or not world.has_own_seconds:
         return None
-    world.touched.add("status")
+    world.expected_changes.add("status")
     word, status = world.chance.choice(
         [
             (w, s)
@@ -931,14 +957,18 @@ def set_index(world: World, file: File, value: Any) -> object:
 
 
 def pause_praxis(world: World, file: File, value: Any) -> object:
-    if "status" in world.touched or not world.ticks or world.status not in ("active", "paused"):
+    if (
+        "status" in world.expected_changes
+        or not world.has_own_seconds
+        or world.status not in ("active", "paused")
+    ):
         return None
     if world.phases and world.phases.last in world.phases.done:
-        return None  # a file with all its phases says that it is complete, whatever its flags
+        return None  # a file with all phases passed is complete, whatever its flags are
     life = value["lifecycle"]
-    world.touched.add("status")
+    world.expected_changes.add("status")
     if life["paused"]:
-        # Whoever lifts a pause goes on, also if a clock that is ahead noted an error after that.
+        # Lifting a pause resumes the session, even if an error has a later (future) time.
         life.update(paused=False, resumed_at=stamp(world, "praxis"))
         world.status = "active"
     else:
@@ -954,7 +984,7 @@ def planned(value: Any) -> list[dict[str, Any]]:
 def add_planned(world: World, file: File, value: Any) -> object:
     if not value.get("phases"):
         return None
-    text, id = world.words(), f"p{next(world._numbers)}"
+    text, id = world.new_text(), f"p{next(world._numbers)}"
     value["phases"][-1]["tasks"].append(
         {
             "task_id": id,
@@ -966,36 +996,40 @@ def add_planned(world: World, file: File, value: Any) -> object:
             "artifacts": [],
         }
     )
-    return their(world, "task", file, text)
+    return add_theirs(world, "task", file, text)
 
 
 def end_planned(world: World, file: File, value: Any) -> object:
     rows = {f"task {task['task_id']}": task for task in planned(value)}
-    # What was repaired just now may lack some.
-    able = [t for t in world.of("task") if t.id in rows and t.status not in ("done", "skipped")]
+    # A file that was just repaired may lack some tasks.
+    able = [
+        t
+        for t in world.select_items("task")
+        if t.id in rows and t.status not in ("done", "skipped")
+    ]
     if not able:
         return None
-    thing = world.chance.choice(able)
-    rows[thing.id].update(status="completed", completed_at=stamp(world, ""))
-    thing.status = "done"
-    world.touched.add(thing.id)
-    return thing.id
+    item = world.chance.choice(able)
+    rows[item.id].update(status="completed", completed_at=stamp(world, ""))
+    item.status = "done"
+    world.expected_changes.add(item.id)
+    return item.id
 
 
 def reword_planned(world: World, file: File, value: Any) -> object:
     rows = {f"task {task['task_id']}": task for task in planned(value)}
-    able = [t for t in world.of("task") if t.id in rows]
+    able = [t for t in world.select_items("task") if t.id in rows]
     if not able:
         return None
-    thing = world.chance.choice(able)
-    rows[thing.id]["description"] = text = world.words()
-    thing.text, thing.file, thing.sure = text, file.format, True
-    world.touched.add(thing.id)
+    item = world.chance.choice(able)
+    rows[item.id]["description"] = text = world.new_text()
+    item.text, item.file, item.is_certain = text, file.format, True
+    world.expected_changes.add(item.id)
     return text
 
 
 def add_line(world: World, file: File, value: Any) -> object:
-    text = world.words()
+    text = world.new_text()
     value.append(
         {
             "timestamp": stamp(world, ""),
@@ -1008,10 +1042,10 @@ def add_line(world: World, file: File, value: Any) -> object:
             "duration_ms": 1,
         }
     )
-    return their(world, "command", file, text)
+    return add_theirs(world, "command", file, text)
 
 
-ADDING: dict[str, list[Edit]] = {
+ADDING_EDITS: dict[str, list[Edit]] = {
     "craft main": [add_task, add_task, add_done, add_decision, add_agent],
     "orchestrator main": [add_task, add_task, add_done, add_decision, add_error, add_agent],
     "ai-session plan": [add_planned],
@@ -1021,39 +1055,42 @@ _MORE: dict[str, list[Edit]] = {
     "craft main": [
         end_task,
         end_task,
-        take_task,
-        take_decision,
+        remove_task,
+        remove_decision,
         reword_decision,
         end_agent,
         set_goal,
         set_progress,
         set_status,
-        take_key,
+        remove_key,
     ],
     "orchestrator main": [
         end_task,
         end_task,
-        take_task,
-        take_decision,
+        remove_task,
+        remove_decision,
         reword_decision,
         end_agent,
         set_goal,
         set_status,
-        take_key,
+        remove_key,
     ],
     "ai-session plan": [end_planned, reword_planned],
-    "ai-session index": [set_index, take_key],
-    "ai-session main": [take_key],
-    "praxis main": [pause_praxis, take_key],
-    "essay main": [set_status, take_key],
+    "ai-session index": [set_index, remove_key],
+    "ai-session main": [remove_key],
+    "praxis main": [pause_praxis, remove_key],
+    "essay main": [set_status, remove_key],
 }
-EDITS = {key: ADDING.get(key, []) + _MORE.get(key, []) for key in ADDING.keys() | _MORE.keys()}
-WHOLE: dict[Callable[[World, File], None], int] = {
+EDITS = {
+    key: ADDING_EDITS.get(key, []) + _MORE.get(key, [])
+    for key in ADDING_EDITS.keys() | _MORE.keys()
+}
+FILE_ACTIONS: dict[Callable[[World, File], None], int] = {
     World.change: 12,
-    World.scratch: 2,
-    World.stale: 5,
-    World.go_on: 5,
-    World.rewind: 2,
+    World.edit_by_hand: 2,
+    World.edit_stale_copy: 5,
+    World.edit_from_memory: 5,
+    World.restore_old_version: 2,
     World.delete: 1,
     World.damage: 1,
 }
@@ -1063,61 +1100,61 @@ WHOLE: dict[Callable[[World, File], None], int] = {
 
 
 def note(world: World, session: Session) -> str:
-    session.note(text := world.words())
+    session.note(text := world.new_text())
     return f"note {text!r}"
 
 
 def decide(world: World, session: Session) -> str:
-    text, chosen = world.words(), world.chance.choice(("", "b"))
+    text, chosen = world.new_text(), world.chance.choice(("", "b"))
     event: Any = session.decide(
         text, because="so", options=["a", "b"] if chosen else [], chosen=chosen
     )
-    kept = event.body.what
-    world.add("decision", text, event, f"decision {kept} #1", kept, chosen=chosen)
+    stored = event.body.what
+    world.add("decision", text, event, f"decision {stored} #1", stored, chosen=chosen)
     return f"decide {text!r}"
 
 
 def error(world: World, session: Session) -> str:
-    event: Any = session.record.error(text := world.words())
+    event: Any = session.record.error(text := world.new_text())
     world.add("error", text, event, f"error {event.body.message} #1", event.body.message)
     return f"error {text!r}"
 
 
 def task_add(world: World, session: Session) -> str:
-    event: Any = session.tasks.add(text := world.words())
+    event: Any = session.tasks.add(text := world.new_text())
     world.add("task", text, event, f"task {event.body.step}", event.body.title)
     return f"task add {text!r} ({event.body.step})"
 
 
-def some_task(world: World, *statuses: str) -> Thing:
-    able = [t for t in world.of("task", *statuses) if t.id]
+def some_task(world: World, *statuses: str) -> Item:
+    able = [t for t in world.select_items("task", *statuses) if t.id]
     if not able:
         raise ForestayError("there is no task")
     return world.chance.choice(able)
 
 
-def moved(world: World, thing: Thing, status: str) -> str:
-    thing.status = status
-    world.touched.add(thing.id)
-    return f"{thing.id} is {status}"
+def set_item_status(world: World, item: Item, status: str) -> str:
+    item.status = status
+    world.expected_changes.add(item.id)
+    return f"{item.id} is {status}"
 
 
 def task_start(world: World, session: Session) -> str:
-    thing = some_task(world, "pending", "blocked")
-    session.tasks.start(thing.id.removeprefix("task "))
-    return moved(world, thing, "running")
+    item = some_task(world, "pending", "blocked")
+    session.tasks.start(item.id.removeprefix("task "))
+    return set_item_status(world, item, "running")
 
 
 def task_done(world: World, session: Session) -> str:
-    thing = some_task(world, "pending", "running")
-    session.tasks.done(thing.id.removeprefix("task "), outcome=world.chance.choice(("", "fine")))
-    return moved(world, thing, "done")
+    item = some_task(world, "pending", "running")
+    session.tasks.done(item.id.removeprefix("task "), outcome=world.chance.choice(("", "fine")))
+    return set_item_status(world, item, "done")
 
 
 def task_block(world: World, session: Session) -> str:
-    thing = some_task(world, "running")
-    session.tasks.block(thing.id.removeprefix("task "), "it waits")
-    return moved(world, thing, "blocked")
+    item = some_task(world, "running")
+    session.tasks.block(item.id.removeprefix("task "), "it waits")
+    return set_item_status(world, item, "blocked")
 
 
 def agent_start(world: World, session: Session) -> str:
@@ -1127,30 +1164,30 @@ def agent_start(world: World, session: Session) -> str:
     return f"agent {id}"
 
 
-def some_agent(world: World) -> Thing:
-    able = [t for t in world.of("agent", "running") if t.id]
+def some_agent(world: World) -> Item:
+    able = [t for t in world.select_items("agent", "running") if t.id]
     if not able:
         raise ForestayError("there is no agent")
     return world.chance.choice(able)
 
 
 def agent_progress(world: World, session: Session) -> str:
-    thing = some_agent(world)
-    session.agents.progress(thing.text, 0.5)
-    return moved(world, thing, "running")
+    item = some_agent(world)
+    session.agents.progress(item.text, 0.5)
+    return set_item_status(world, item, "running")
 
 
 def agent_done(world: World, session: Session) -> str:
-    thing = some_agent(world)
-    session.agents.done(thing.text, result=world.words())
-    return moved(world, thing, "done")
+    item = some_agent(world)
+    session.agents.done(item.text, result=world.new_text())
+    return set_item_status(world, item, "done")
 
 
 def agent_fail(world: World, session: Session) -> str:
-    thing = some_agent(world)
-    event: Any = session.agents.fail(thing.text, text := world.words())
+    item = some_agent(world)
+    event: Any = session.agents.fail(item.text, text := world.new_text())
     world.add("error", text, event, f"error {event.body.error} #1", event.body.error)
-    return moved(world, thing, "failed")
+    return set_item_status(world, item, "failed")
 
 
 def tokens(world: World, session: Session) -> None:
@@ -1158,68 +1195,68 @@ def tokens(world: World, session: Session) -> None:
 
 
 def command(world: World, session: Session) -> str:
-    event: Any = session.record.command(text := world.words(), arguments=world.words())
+    event: Any = session.record.command(text := world.new_text(), arguments=world.new_text())
     world.add("command", text, event, f"command {event.body.name} #1", event.body.name)
     return f"command {text!r}"
 
 
 def rename(world: World, session: Session) -> str:
-    event: Any = session.record.rename(text := world.words())
-    world.goal = Thing("goal", text, kept=event.body.goal)
-    world.touched.add("goal")
+    event: Any = session.record.rename(text := world.new_text())
+    world.goal = Item("goal", text, stored=event.body.goal)
+    world.expected_changes.add("goal")
     return f"rename {text!r}"
 
 
-def ends(world: World, status: str) -> str:
+def set_session_status(world: World, status: str) -> str:
     world.status = status
-    world.touched.add("status")
+    world.expected_changes.add("status")
     return f"session is {status}"
 
 
 def pause(world: World, session: Session) -> str:
     session.pause()
-    return ends(world, "paused")
+    return set_session_status(world, "paused")
 
 
 def resume(world: World, session: Session) -> str:
     session.resume()
-    return ends(world, "active")
+    return set_session_status(world, "active")
 
 
 def complete(world: World, session: Session) -> str:
     session.complete()
-    return ends(world, "completed")
+    return set_session_status(world, "completed")
 
 
 def reopen(world: World, session: Session) -> str:
     session.lifecycle.reopen("more to do")
-    return ends(world, "active")
+    return set_session_status(world, "active")
 
 
 def again(world: World, session: Session) -> str:
-    """Another process goes on."""
+    """Continue in a new process."""
     world.session = world.project.again()
     world.session.note("go on")
     return "another process"
 
 
-def undone(world: World, session: Session) -> str:
-    """A verb that is taken back at once: what it said is gone, and all else as it was.
+def do_and_undo(world: World, session: Session) -> str:
+    """Run a verb and undo it at once: its item is gone, and nothing else has changed.
 
-    Within one second, who then ends a task writes what we had written before that. A goal that was
-    written over comes back as the journal has it: without secrets, and cut.
+    Not `task_done` within one second: ending the task in a file would then equal an old copy. The
+    former goal returns as the journal stores it, without secrets and shortened.
     """
-    before = deepcopy((world.things, world.goal, world.status))
-    able = [verb for verb in UNDONE if world.ticks or verb is not task_done]
+    before = deepcopy((world.items, world.goal, world.status))
+    able = [verb for verb in UNDOABLE if world.has_own_seconds or verb is not task_done]
     reported = world.chance.choice(able)(world, session)
     session.undo()
-    world.things, world.goal, world.status = before
-    world.goal.sure &= "goal" not in world.touched
+    world.items, world.goal, world.status = before
+    world.goal.is_certain &= "goal" not in world.expected_changes
     return f"undone: {reported}"
 
 
 def file(world: World, session: Session) -> str:
-    """A file that is gone, in a folder of some name."""
+    """Record a deleted file in a folder with an unusual name."""
     path = f"{world.chance.choice(('a b', 'ü', 'x'))}/m{next(world._numbers)}z.py"
     session.record.file(f"{world.project.folder}/{path}", action="deleted")
     world.add("file", path, None, f"file {path} #1", path)
@@ -1227,43 +1264,42 @@ def file(world: World, session: Session) -> str:
 
 
 def forget(world: World, session: Session) -> str:
-    """A decision is recorded and forgotten for good: no file says it any more.
+    """Record a decision and forget it: no file contains it any more.
 
-    With it goes what we remember of older files: who writes an old copy back tells all of it. Of
-    files that cannot be read then it is not known whether they say it, so not even the last copy is
-    remembered.
+    The stored renderings of older files are erased with it, so no old copy is written back later.
+    Files that are damaged at that time may contain the text, so their last rendering is erased too.
     """
-    before = deepcopy(world.things)
+    before = deepcopy(world.items)
     text = f"Forget this: m{next(world._numbers)}z"
     event = session.decide(text, because="so")
     done = session.lifecycle.forget(event.id)
-    world.things = before
+    world.items = before
     for file in world.files:
-        file.past.clear()
-        file.held = b""
+        file.versions.clear()
+        file.last_written = b""
         there = file.damaged or (p.read_bytes() if (p := world.path(file)).exists() else None)
-        file.unknown = there if world.broken(file.format) else None
-    world.require(not done.left, "files may say what was forgotten", done.left)
-    for held in (f for f in world.files if not world.broken(f.format)):
-        data = world.path(held).read_bytes() if world.path(held).exists() else b""
-        world.require(b"Forget this" not in data, f"{held.format} says what was forgotten")
+        file.unknown = there if world.damaged_file(file.format) else None
+    world.require(not done.left, "files may contain what was forgotten", done.left)
+    for each in (f for f in world.files if not world.damaged_file(f.format)):
+        data = world.path(each).read_bytes() if world.path(each).exists() else b""
+        world.require(b"Forget this" not in data, f"{each.format} contains what was forgotten")
     return f"forget {text!r}"
 
 
-def by_command(world: World, session: Session) -> str:
-    """A verb as somebody types it: another process."""
+def record_by_command(world: World, session: Session) -> str:
+    """Run a verb as a command of the user, in another process."""
     kind, words = world.chance.choice(
         (("task", ["task", "add"]), ("decision", ["decide"]), ("error", ["error"]))
     )
-    body = plain(typed(world, *words, text := world.words()))
-    kept = text_of(body)
-    name = f"task {body['step']}" if kind == "task" else f"{kind} {kept} #1"
-    world.add(kind, text, None, name, kept)
+    body = plain(run_command(world, *words, text := world.new_text()))
+    stored = text_of(body)
+    name = f"task {body['step']}" if kind == "task" else f"{kind} {stored} #1"
+    world.add(kind, text, None, name, stored)
     return f"forestay {' '.join(words)} {text!r}"
 
 
-def typed(world: World, *words: str) -> Any:
-    """What a command recorded."""
+def run_command(world: World, *words: str) -> Any:
+    """Run a command; return the body of the event that it recorded."""
     base, id = world.project.base, world.session.id
     command = COMMAND.format(now=world.project.clock.now())
     done = subprocess.run(
@@ -1280,33 +1316,33 @@ def typed(world: World, *words: str) -> Any:
     return next(event.body for event in world.project.events() if event.id == found)
 
 
-def judged(world: World, word: str) -> str:
-    """What a verdict on the current phase comes to."""
+def judge(world: World, word: str) -> str:
+    """Apply a verdict on the current phase to the prediction."""
     phases = world.phases
     assert phases is not None
     number = phases.current
     phases.judge(number, word)
     if word == "passed" and number == phases.last:
         world.status = "completed"
-    world.touched |= {"status", *(f"task phase-{n}" for n in range(9))}
+    world.expected_changes |= {"status", *(f"task phase-{n}" for n in range(9))}
     return f"phase {number} is {word}"
 
 
 def phase_done(world: World, session: Session) -> str:
     assert world.phases is not None
     session.phases.done(world.phases.current)
-    return judged(world, "passed")
+    return judge(world, "passed")
 
 
 def phase_fail(world: World, session: Session) -> str:
     assert world.phases is not None
-    session.phases.fail(world.phases.current, issue=world.words())
-    return judged(world, "failed")
+    session.phases.fail(world.phases.current, issue=world.new_text())
+    return judge(world, "failed")
 
 
 def phase_retry(world: World, session: Session) -> str:
     session.phases.retry()
-    world.touched |= {f"task phase-{n}" for n in range(9)}
+    world.expected_changes |= {f"task phase-{n}" for n in range(9)}
     return "phase again"
 
 
@@ -1316,70 +1352,85 @@ def phase_rollback(world: World, session: Session) -> str:
     number = world.chance.randrange(phases.base, phases.current + 1)
     session.phases.rollback(number, because="more to do")
     phases.go_back(number)
-    world.touched |= {f"task phase-{n}" for n in range(9)}
-    ends(world, "active")
+    world.expected_changes |= {f"task phase-{n}" for n in range(9)}
+    set_session_status(world, "active")
     return f"back to phase {number}"
 
 
-UNDONE = (note, decide, error, task_add, task_start, task_done, agent_start, rename, pause, file)
+UNDOABLE = (note, decide, error, task_add, task_start, task_done, agent_start, rename, pause, file)
 VERBS: list[Callable[[World, Session], str | None]] = [
     *(note, note, decide, decide, error, task_add, task_add, task_add, task_start, task_done),
     *(task_done, task_block, agent_start, agent_progress, agent_done, agent_fail, tokens, command),
-    *(rename, pause, resume, resume, complete, reopen, reopen, again, again, undone, undone, file),
+    *(
+        rename,
+        pause,
+        resume,
+        resume,
+        complete,
+        reopen,
+        reopen,
+        again,
+        again,
+        do_and_undo,
+        do_and_undo,
+        file,
+    ),
     *(forget,),
 ]
-PHASED: list[Callable[[World, Session], str | None]] = [
+PLAN_VERBS: list[Callable[[World, Session], str | None]] = [
     *(note, decide, error, agent_start, agent_progress, agent_done, agent_fail, tokens, command),
     *(rename, pause, resume, resume, complete, reopen, again, again, file, forget),
     *(phase_done, phase_done, phase_done, phase_fail, phase_retry, phase_rollback),
 ]
-"""Verbs where there is a plan: what becomes of tasks there is a matter of its phases."""
-TYPED = 0.01
-"""How often a verb is typed: it takes long."""
+"""Verbs for a session with a plan, whose tasks follow its phases."""
+COMMAND_SHARE = 0.01
+"""The share of verbs that run as a command, which is slow."""
 
 
-# -- what files say -----------------------------------------------------------------------------
+# -- the content of files -----------------------------------------------------------------------
 
 
 def read_craft(world: World, value: Any) -> None:
     listed = [e["path"] for e in value["files_modified"]]
-    world.hold_texts("craft", "files_modified", world.of("file"), listed)
-    _hold_common(world, value, "craft", [e["context"] for e in value["decisions_made"]])
+    world.check_texts("craft", "files_modified", world.select_items("file"), listed)
+    _check_common(world, value, "craft", [e["context"] for e in value["decisions_made"]])
 
 
 def read_orchestrator(world: World, value: Any) -> None:
     decided = [e["decision"] for e in value["decisions_made"]]
-    _hold_common(world, value, "orchestrator", decided)
+    _check_common(world, value, "orchestrator", decided)
     errors = [e["message"] if isinstance(e, dict) else e for e in value["errors"]]
-    world.hold_texts("orchestrator", "errors", world.of("error"), errors)
+    world.check_texts("orchestrator", "errors", world.select_items("error"), errors)
 
 
-def _hold_common(world: World, value: Any, format_id: str, decided: list[str]) -> None:
-    done = [t for t in world.of("task") if t.status in ("done", "skipped")]
-    rest = [t for t in world.of("task") if t.status not in ("done", "skipped")]
+def _check_common(world: World, value: Any, format_id: str, decided: list[str]) -> None:
+    done = [t for t in world.select_items("task") if t.status in ("done", "skipped")]
+    rest = [t for t in world.select_items("task") if t.status not in ("done", "skipped")]
     work = [e if isinstance(e, str) else e["task"] for e in value["completed_work"]]
-    world.hold_texts(format_id, "completed_work", done, work)
-    world.hold_texts(format_id, "pending_tasks", rest, value["pending_tasks"])
-    world.hold_texts(format_id, "decisions_made", world.of("decision"), decided)
+    world.check_texts(format_id, "completed_work", done, work)
+    world.check_texts(format_id, "pending_tasks", rest, value["pending_tasks"])
+    world.check_texts(format_id, "decisions_made", world.select_items("decision"), decided)
     agents = {e["id"]: e["status"] for e in value["agents"]}
-    wanted = {t.text: UNIT_WORDS[format_id][t.status] for t in world.of("agent")}
+    wanted = {t.text: UNIT_WORDS[format_id][t.status] for t in world.select_items("agent")}
     world.require(agents == wanted, f"{format_id}: agents", agents, wanted)
     world.require(
         value["status"] == SESSION_WORDS[format_id][world.status], f"{format_id}: status", value
     )
-    hold_goal(world, format_id, value["goal"])
+    check_goal(world, format_id, value["goal"])
 
 
-def hold_goal(world: World, format_id: str, goal: str) -> None:
+def check_goal(world: World, format_id: str, goal: str) -> None:
     world.require(goal in world.goal.forms(format_id), f"{format_id}: goal", goal, world.goal)
 
 
 def read_plan(world: World, value: Any) -> None:
     rows = planned(value)
     found = {f"task {row['task_id']}": row["status"] for row in rows}
-    wanted = {t.id: UNIT_WORDS["ai-session"][t.status] for t in world.of("task")}
+    wanted = {t.id: UNIT_WORDS["ai-session"][t.status] for t in world.select_items("task")}
     world.require(found == wanted and len(rows) == len(found), "plan", found, wanted)
-    world.hold_texts("ai-session", "plan", world.of("task"), [row["description"] for row in rows])
+    world.check_texts(
+        "ai-session", "plan", world.select_items("task"), [row["description"] for row in rows]
+    )
 
 
 def read_index(world: World, value: Any) -> None:
@@ -1392,16 +1443,16 @@ def read_index(world: World, value: Any) -> None:
 
 def read_log(world: World, value: Any) -> None:
     ran = [line["command"] for line in value if "event" not in line]
-    world.hold_texts("ai-session", "log", world.of("command"), ran)
+    world.check_texts("ai-session", "log", world.select_items("command"), ran)
     kinds = Counter(line["event"] for line in value if "event" in line)
     happened = Counter(e.kind for e in world.project.events() if e.kind != "command.ran")
     more = kinds - happened
-    world.require(not more, "the log tells more than happened", more)
+    world.require(not more, "the log has lines without an event", more)
 
 
 def read_praxis(world: World, value: Any) -> None:
     life = value["lifecycle"]
-    # A failed one is told by its last error, whoever unpaused it.
+    # The last error marks a failed session, even if its pause was lifted.
     is_so = life["last_error"] if world.status == "failed" else life["paused"]
     wanted = world.status in ("paused", "failed")
     world.require(bool(is_so) == wanted, "praxis: paused", life, world.status)
@@ -1428,7 +1479,7 @@ READERS: dict[tuple[str, str], Callable[[World, Any], None]] = {
 
 
 def walk(base: Path, seed: int, turns: int) -> None:
-    """Go some turns from a seed; raises `Broken` where something is not true."""
+    """Walk some turns from a seed; raise `Violation` if a condition does not hold."""
     base.mkdir(parents=True, exist_ok=True)
     world = World(base, seed)
     try:

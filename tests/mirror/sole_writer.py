@@ -1,9 +1,9 @@
-"""A random history that one other program alone writes into a bound file; we only read it.
+"""A random history that one other program alone writes into a bound file.
 
-The program reads the file before each change, and gives the time of each change. At some of its
-turns a note is recorded with us, which concerns nothing in the file: the file that we then write
-from the journal has to state what its program wrote, and nothing may be disputed. What a seed does
-is the same each time.
+The program reads the file before each change, and writes the time of each change. After some of its
+turns we record a note, which has no field in the file: the file that we then write from the journal
+must have the values that the program wrote, and nothing may be disputed. The same seed gives the
+same history.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Any
 
 from forestay.formats import timestamps
 from forestay.plans import yaml_definition
-from tests.mirror.driver import Broken, Slow, workflow
+from tests.mirror.driver import Slow, Violation, workflow
 from tests.mirror.support import Project, swap_in
 
 Doc = dict[str, Any]
@@ -43,7 +43,7 @@ class Program:
         self.session = self.project.again()
         self.path = self.project.place
         self.doc: Doc = json.loads(self.path.read_bytes())
-        self.stated: list[str] = []
+        self.steps: list[str] = []
         self.numbers = iter(range(10_000))
         if format_id == "craft":
             self.doc["progress"] = 0.1
@@ -53,37 +53,37 @@ class Program:
         return timestamps.write(self.project.clock.now(), milliseconds=self.format == "craft")
 
     def turn(self) -> None:
-        """Some changes, each written at once."""
+        """Make some changes, and write each at once."""
         for _ in range(self.chance.choice((1, 1, 2, 3))):
             self.doc = json.loads(self.path.read_bytes())
             move = self.chance.choice(MOVES[self.format])
             reported = move(self, self.doc)
             if reported:
                 self.doc["updated" if self.format == "orchestrator" else "updated_at"] = self.now()
-                self.stated.append(f"{move.__name__} {reported}")
+                self.steps.append(f"{move.__name__} {reported}")
                 self.save()
 
     def save(self) -> None:
         indent = self.chance.choice((2, 2, 4, None))
         swap_in(self.path, json.dumps(self.doc, indent=indent).encode())
 
-    def look(self) -> None:
+    def record_note(self) -> None:
         wrote = deepcopy(self.doc)
-        self.stated.append("-- look")
+        self.steps.append("-- note")
         self.session.note(f"n{next(self.numbers)}")
-        self.hold(wrote)
+        self.check_file(wrote)
 
-    def hold(self, wrote: Doc) -> None:
+    def check_file(self, wrote: Doc) -> None:
         found = json.loads(self.path.read_bytes())
         self.require(not self.project.disputes(), "disputed", self.project.disputes())
         one, other = (native(self.format, doc) for doc in (wrote, found))
         unlike = {k: (one.get(k), other.get(k)) for k in one if one.get(k) != other.get(k)}
-        self.require(not unlike, "the file says something else", unlike)
+        self.require(not unlike, "the file has other values", unlike)
 
     def require(self, holds: object, what: str, *more: object) -> None:
         if not holds:
-            way = "\n".join(self.stated[-30:])
-            raise Broken(f"{what}: {more}\nseed {self.seed}, {self.format}\n{way}")
+            last_steps = "\n".join(self.steps[-30:])
+            raise Violation(f"{what}: {more}\nseed {self.seed}, {self.format}\n{last_steps}")
 
 
 def native(format_id: str, doc: Doc) -> Doc:
@@ -92,7 +92,7 @@ def native(format_id: str, doc: Doc) -> Doc:
         return phases(doc)
     drop = ("updated_at", "updated", "forestay", "teleportation", "metadata", "device")
     kept = {k: v for k, v in doc.items() if k not in drop}
-    return {k: _full(v) for k, v in kept.items()}
+    return {k: _without_empty(v) for k, v in kept.items()}
 
 
 def phases(doc: Doc) -> Doc:
@@ -102,18 +102,18 @@ def phases(doc: Doc) -> Doc:
         "done": sorted(doc["completed_phases"]),
         "checkpoints": {n: word for n, word in doc["checkpoints"].items() if word != "pending"},
         "flags": (life["paused"], life["completed"]),
-        "timing": _full(doc["phase_timing"]),
+        "timing": _without_empty(doc["phase_timing"]),
     }
 
 
-_FOLLOWS = ("duration_seconds", "paused_duration_seconds", "active_duration_seconds")
+_DERIVED = ("duration_seconds", "paused_duration_seconds", "active_duration_seconds")
 
 
-def _full(value: Any) -> Any:
+def _without_empty(value: Any) -> Any:
     if isinstance(value, dict):
-        reported = {k: _full(v) for k, v in value.items() if k not in _FOLLOWS}
+        reported = {k: _without_empty(v) for k, v in value.items() if k not in _DERIVED}
         return {k: v for k, v in reported.items() if v not in (None, [], {})}
-    return [_full(v) for v in value] if isinstance(value, list) else value
+    return [_without_empty(v) for v in value] if isinstance(value, list) else value
 
 
 # -- agents ---------------------------------------------------------------------------------------
@@ -288,7 +288,7 @@ def pass_phase(program: Program, doc: Doc) -> str:
     timing = doc["phase_timing"].setdefault(str(number), {"started_at": at})
     timing["completed_at"] = at
     doc["checkpoints"][str(number)] = "passed"
-    doc["phase_artifacts"][str(number)] = handed(program, number, at)
+    doc["phase_artifacts"][str(number)] = artifact(program, number, at)
     doc["completed_phases"].append(number)
     if number == program.first + program.total - 1:
         doc["lifecycle"].update(completed=True, completed_at=at)
@@ -298,7 +298,7 @@ def pass_phase(program: Program, doc: Doc) -> str:
     return str(number)
 
 
-def handed(program: Program, number: int, at: str) -> Doc:
+def artifact(program: Program, number: int, at: str) -> Doc:
     evidence = {"tests": program.chance.randrange(100)}
     made = {"phase_number": number, "evidence": evidence, "outputs": {}}
     return made | {"commands_executed": [], "timestamp": at}
@@ -309,7 +309,7 @@ def fail_phase(program: Program, doc: Doc) -> str:
         return ""
     at, number = program.now(), doc["current_phase"]
     doc["checkpoints"][str(number)] = "failed"
-    doc["phase_artifacts"][str(number)] = handed(program, number, at)
+    doc["phase_artifacts"][str(number)] = artifact(program, number, at)
     return str(number)
 
 
@@ -387,6 +387,6 @@ def walk(base: Path, format_id: str, seed: int, turns: int) -> None:
         for _ in range(turns):
             program.turn()
             if program.chance.random() < 0.6:
-                program.look()
+                program.record_note()
     finally:
         program.project.home.close()

@@ -280,7 +280,7 @@ def test_answer_of_bind_is_the_resulting_binding(cli: Cli, project: Path) -> Non
 def test_unwritten_files_are_reported_once(cli: Cli, project: Path) -> None:
     cli.start("Add login", "--bind", "orchestrator")
     (project / ORCHESTRATOR).write_text("{")
-    assert cli.ok("note", "hello").err.count("are left alone") == 1
+    assert cli.ok("note", "hello").err.count("are not written") == 1
 
 
 @pytest.mark.parametrize("is_torn", [True, False])
@@ -643,7 +643,7 @@ def test_convert_accepts_oddities_and_lists_carried_content(cli: Cli, project: P
     essay = project / ESSAY
     essay.write_text(essay.read_text() + "x_one: &one {a: 1}\nx_two: {<<: *one, b: 2}\n")
     printed = cli.ok("files", "convert", ESSAY, "--to", "craft", "-o", "made.json").out
-    assert " for steps.id: it travels under `forestay`\n" in printed
+    assert " for steps.id: it is stored under `forestay`\n" in printed
     cli.ok("files", "convert", "made.json", "--to", "essay", "-o", "back.yaml")
     made, first = (Document.parse(p.read_bytes(), "yaml") for p in (project / "back.yaml", essay))
     assert made.value == first.value
@@ -1281,7 +1281,7 @@ def test_convert_lists_what_the_other_format_has_no_exact_field_for(cli: Cli) ->
     (kept,) = cli.json("files")["formats"]
     printed = " ".join(cli.ok("files", "convert", kept["path"], "--to", "orchestrator").out.split())
     for field in ("progress", "began_at", "updated_at"):
-        line = f"orchestrator has no exact field for {field}: it travels under `forestay`"
+        line = f"orchestrator has no exact field for {field}: it is stored under `forestay`"
         assert line in printed
 
 

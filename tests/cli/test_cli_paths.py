@@ -140,7 +140,7 @@ def test_doctor_does_not_suggest_fix_for_files_blocked_by_a_merge(cli: Cli, proj
 def test_warning_about_unwritten_files_suggests_a_remedy(cli: Cli, project: Path) -> None:
     cli.start("Add login", "--bind", "orchestrator")
     (project / ORCHESTRATOR).write_text("{")
-    assert cli.ok("note", "hello").err.endswith("; what helps: forestay doctor\n")
+    assert cli.ok("note", "hello").err.endswith("; to fix it: forestay doctor\n")
 
 
 def test_legal_moves_are_suggested_for_the_refused_session(cli: Cli) -> None:

@@ -106,7 +106,7 @@ def _check(
         problems += _disagreements(session, folder, edits, bool(work))
         if not (report := session.verify()).ok:
             problems.append(f"does not verify: {report.findings}")
-    refused = [line for line in notices if "left alone" in line or "not up to date" in line]
+    refused = [line for line in notices if "not written" in line or "not up to date" in line]
     return [*problems, *refused, *_leftovers(folder)]
 
 

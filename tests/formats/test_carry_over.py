@@ -315,8 +315,8 @@ def test_step_status_changed_there_arrives_in_a_format_with_fewer_words() -> Non
 def test_loss_names_the_carried_values() -> None:
     loss = carry_over.convert(RICH, carry_over.write(RICH, None, example(), HERE), POOR, HERE)[1]
     assert loss.lost == []
-    assert "poor has no exact field for began_at: it travels under `forestay`" in loss.carried
-    assert "poor has no exact field for status: it travels under `forestay`" in loss.carried
+    assert "poor has no exact field for began_at: it is stored under `forestay`" in loss.carried
+    assert "poor has no exact field for status: it is stored under `forestay`" in loss.carried
     assert any("steps.id" in sentence for sentence in loss.carried)
 
 

@@ -107,7 +107,9 @@ def test_unknown_keys_are_reported_by_name(one: str, other: str) -> None:
     _, plain = carry_over.convert(a, files_of(a), b, HERE)
     _, reported = carry_over.convert(a, files, b, HERE)
     names = ("x_mine", "x_empty", "inner")
-    more = [f"{other} has no exact field for {name}: it travels under `forestay`" for name in names]
+    more = [
+        f"{other} has no exact field for {name}: it is stored under `forestay`" for name in names
+    ]
     assert reported.carried == [*plain.carried, *more]
     assert {line.split(" for ")[1].split(":")[0].split(".")[0] for line in plain.carried} <= FIELDS
 

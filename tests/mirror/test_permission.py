@@ -93,7 +93,7 @@ def test_inaccessible_folder_is_reported_until_it_is_accessible(
         root.chmod(mode)
         project.session.complete()
         assert project.suspended == f"{root} {MODES[mode]}" == _doctor_reasons(project)[0]
-        assert project.notices[-1].partition(" files are ")[2].startswith(("not up", "left alone"))
+        assert project.notices[-1].partition(" files are ")[2].startswith(("not up", "not written"))
         assert format_checks.fix(project.home.context) == []
         root.chmod(0o755)
         assert mode == 0o555 or everything(root) == before

@@ -165,7 +165,7 @@ def test_broken_file_stays_unchanged_and_the_session_continues(
     project.again().note("again")
     assert time.monotonic() - began < 4
     assert project.place.read_bytes() == bad and project.suspended
-    assert any("are left alone" in line for line in project.notices)
+    assert any("are not written" in line for line in project.notices)
     swap_in(project.place, good)
     project.session.note("mended")
     assert project.suspended == "" and project.read()["pending_tasks"] == ["Meanwhile"]
@@ -274,7 +274,7 @@ def test_link_in_place_of_the_lock_file_is_not_followed(make: Make) -> None:
     outside = project.base / "outside"
     project.ai(".state.lock").symlink_to(outside)
     project.session.note("go on")
-    assert not outside.exists() and any("left alone" in line for line in project.notices)
+    assert not outside.exists() and any("not written" in line for line in project.notices)
 
 
 def test_session_folder_replaced_by_a_link_is_not_followed(make: Make) -> None:

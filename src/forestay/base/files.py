@@ -354,7 +354,9 @@ def create_all(out: str, contents: dict[str, bytes]) -> list[str]:
     }
     for target in targets:
         if os.path.lexists(target):
-            raise InvalidInput(f"{target} already exists", hint="choose another -o", file=target)
+            raise InvalidInput(
+                f"{target} already exists", hint="choose another file with -o", file=target
+            )
     new_folders, begun = _missing_folders(targets), list[str]()
     try:
         for target, data in targets.items():

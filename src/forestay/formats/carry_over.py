@@ -426,7 +426,7 @@ def _loss(b: Format, files: Tree, facts: Facts, where: Where) -> Loss:
 
 
 def _carried(b: Format, name: str) -> str:
-    return f"{b.id} has no exact field for {name}: it travels under `{EXTRA}`"
+    return f"{b.id} has no exact field for {name}: it is stored under `{EXTRA}`"
 
 
 def _differences(have: Plain, want: Plain) -> Iterator[str]:

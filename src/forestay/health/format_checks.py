@@ -68,7 +68,7 @@ def _suspended(binding: Binding) -> Finding:
     if not is_taken:
         unbind = f"forestay files unbind {binding.format} --session {binding.session}"
         fix = f"correct that, or stop writing them: {unbind}"
-    what = f"the {binding.format} files of session {binding.session} are left alone"
+    what = f"the {binding.format} files of session {binding.session} are not written"
     session, file = binding.session, binding.place
     return Finding(
         "files-suspended", "warning", what, binding.suspended, fix, session=session, file=file

@@ -156,7 +156,7 @@ def archive_owner(context: MirrorContext, owner: Binding, retire: Retire) -> Non
 
 def cannot_archive(owner: Binding, why: str) -> Refused:
     """Return the error for a session that cannot be archived now."""
-    what, hint = f"another session is here: {owner.place}", "what helps: forestay doctor"
+    what, hint = f"another session is here: {owner.place}", "to fix it: forestay doctor"
     error = Refused(what, why=why, hint=hint, file=owner.place, session=owner.native)
     error.retryable = True  # the reason is temporary
     return error

@@ -513,7 +513,7 @@ class Mirror:
             act(job)
         except (Suspended, Unreadable) as error:
             self._suspend(job.binding, str(error))
-            job.messages.append(f"{what} left alone: {error}; what helps: forestay doctor")
+            job.messages.append(f"{what} not written: {error}; to fix it: forestay doctor")
             return False
         except ForestayError as error:
             job.messages.append(f"{what} not up to date: {error}")

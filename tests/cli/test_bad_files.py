@@ -68,7 +68,7 @@ ODD: dict[str, Callable[[Path], object]] = {
     "1 GB": _gigabyte,
 }
 PATIENCE = 60.0
-"""In seconds of work: it tells a hang, not a slow machine."""
+"""Seconds of CPU time: only a hang takes longer, a slow machine does not."""
 
 
 def looking(path: str) -> Iterator[tuple[str, ...]]:
@@ -174,7 +174,7 @@ def try_everything(cli: Cli, project: Path, place: str, harm: str) -> None:
         assert after == {n: what for n, what in before.items() if "/home" not in n}, words
     for words in (*acting(str(path)), *(of_essay(cli) if "essay-" in str(path) else ())):
         sane(cli, *words)
-        assert _is_kept(bad, seen(project).values()), (words, "what was there is gone")
+        assert _is_kept(bad, seen(project).values()), (words, "the bytes of the bad file are lost")
     known = (str(project), str(project.parent / "home"))
     last = seen(project.parent).items()
     outside = {name: what for name, what in last if not name.startswith(known)}
@@ -183,7 +183,7 @@ def try_everything(cli: Cli, project: Path, place: str, harm: str) -> None:
 
 @pytest.mark.parametrize("place", PLACES)
 @pytest.mark.parametrize("harm", ["torn", "pipe"])
-def test_bad_files_do_no_harm_to_any_command(
+def test_commands_survive_a_bad_file_and_preserve_its_bytes(
     cli: Cli, project: Path, place: str, harm: str
 ) -> None:
     try_everything(cli, project, place, harm)
@@ -192,5 +192,7 @@ def test_bad_files_do_no_harm_to_any_command(
 @pytest.mark.soak
 @pytest.mark.parametrize("place", PLACES)
 @pytest.mark.parametrize("harm", sorted({*BAD, *ODD} - {"torn", "pipe"}))
-def test_no_kind_of_bad_file_does_harm(cli: Cli, project: Path, place: str, harm: str) -> None:
+def test_commands_survive_every_kind_of_bad_file_and_preserve_its_bytes(
+    cli: Cli, project: Path, place: str, harm: str
+) -> None:
     try_everything(cli, project, place, harm)

@@ -59,7 +59,7 @@ def test_files_of_other_programs_are_mentioned_when_no_session_is_received(
 
 
 class Desk:
-    """Another device of the same person, with a separate folder."""
+    """Another device of the same person, with a separate home."""
 
     def __init__(self, cli: Cli, usb: Path, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         self.cli, self.given = cli, ("--home", str(folder / "desk"))
@@ -82,7 +82,7 @@ def desk(cli: Cli, usb: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     return Desk(cli, usb, tmp_path, monkeypatch)
 
 
-def test_resume_counts_new_sessions_beyond_the_named_ones(cli: Cli, desk: Desk) -> None:
+def test_resume_names_four_other_new_sessions_and_counts_the_rest(cli: Cli, desk: Desk) -> None:
     ids = [cli.start(f"Goal {n}", "--id", f"goal-{n}") for n in range(6)]
     for id in ids:
         cli.ok("--session", id, "task", "add", "roof", "--id", "roof")
@@ -121,7 +121,7 @@ def test_several_received_sessions_are_suggested_and_none_is_resumed(
     assert named.code == 0 and "Goal: " in named.out
 
 
-def test_session_of_another_person_is_suggested_but_resumed_only_by_name(
+def test_session_shared_by_another_person_is_suggested_and_not_resumed(
     cli: Cli, usb: Path, project: Path, tmp_path: Path
 ) -> None:
     friend = ("--home", str(tmp_path / "friend"))
@@ -152,7 +152,7 @@ def test_resume_waits_for_remotes_no_longer_than_the_setting(
     arrival = cli.json("resume", id)["arrival"]
     assert not arrival["synced"] and "no answer" in arrival["problem"]
     monkeypatch.setenv("FORESTAY_PULL_SECONDS", "0")
-    assert cli.ok("resume").err == "" and len(silent) == 2, "nobody was asked"
+    assert cli.ok("resume").err == "" and len(silent) == 2, "no remote was asked"
     for out in silent:
         os.close(out)
 
@@ -177,7 +177,7 @@ def test_failed_sync_reports_the_reason_the_waiting_events_and_a_remedy(
     assert answer.code == 8
     assert "usb" in answer.err and "1 event" in answer.out + answer.err
     resumed = cli("--json", "resume", id)
-    assert resumed.code == 0, "work goes on"
+    assert resumed.code == 0, "work continues without the remote"
     arrival = resumed.json["arrival"]
     assert not arrival["synced"] and "usb" in arrival["problem"]
     assert "arrival" not in cli("--json", "resume", id, "--sync", "false").json

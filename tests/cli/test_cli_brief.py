@@ -14,7 +14,7 @@ import pytest
 from tests.cli.support import Cli
 
 
-def test_brief_changes_nothing_and_resume_records_it(cli: Cli) -> None:
+def test_brief_records_nothing_and_resume_records_an_event(cli: Cli) -> None:
     cli.start("Add login")
     cli.ok("pause")
     assert "Add login" in cli.ok("brief").out
@@ -165,7 +165,7 @@ def test_strict_resume_exits_7_when_files_changed(cli: Cli, project: Path) -> No
     assert cli("brief", "--strict").code == 7
 
 
-def test_strict_resumes_nothing_after_changes_so_they_are_reported_again(
+def test_strict_resume_after_changes_resumes_nothing_and_reports_them_again(
     cli: Cli, project: Path
 ) -> None:
     git = ["git", "-C", str(project), "-c", "user.name=n", "-c", "user.email=e@localhost"]
@@ -180,7 +180,7 @@ def test_strict_resumes_nothing_after_changes_so_they_are_reported_again(
         answer = cli("resume", id, "--strict")
         assert answer.code == 7 and "commit was" in answer.out
         assert "not resumed; to resume it anyway: forestay resume" in answer.err
-        assert other not in answer.err, "no process decides which one is meant"
+        assert other not in answer.err, "the current session is not mentioned"
     reported = cli("--json", "resume", id, "--strict").json
     assert reported["resumed"] is False and reported["status"] == "paused"
     assert cli("resume", id).code == 0

@@ -145,7 +145,7 @@ def test_config_warns_that_a_variable_overrides_the_setting(
     assert "FORESTAY_BRIEF_BUDGET overrides" in cli.ok("config", "brief_budget", "2000").err
 
 
-def test_example_file_is_a_valid_config_file(cli: Cli, home: Path) -> None:
+def test_example_config_file_is_valid_and_sets_nothing(cli: Cli, home: Path) -> None:
     import tomllib
 
     assert tomllib.loads(cli.ok("config", "--example").out) == {}

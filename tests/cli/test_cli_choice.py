@@ -148,7 +148,7 @@ def test_resume_selects_the_only_open_session(cli: Cli) -> None:
     assert cli.json("status")["session"] == "first"
 
 
-def test_resume_accepts_a_session_id_in_any_folder(cli: Cli, elsewhere: Path) -> None:
+def test_resume_accepts_the_beginning_of_a_session_id(cli: Cli, elsewhere: Path) -> None:
     cli.start("Here", "--id", "here")
     assert cli.json("resume", "he")["session"] == "here"
     assert cli("resume", "nowhere").code == 3
@@ -179,7 +179,7 @@ def test_choice_overridden_by_a_parent_process_is_reported(cli: Cli, line: str) 
     assert process("note", "x").stdout.decode() == "#3 noted – in session first\n"
 
 
-def test_use_by_the_parent_process_itself_prints_no_warning(cli: Cli) -> None:
+def test_choosing_the_session_that_a_parent_process_uses_prints_no_warning(cli: Cli) -> None:
     cli.start("First", "--id", "first")
     cli.ok("agent", "start", "a", "--pid", str(os.getpid()))
     assert "but" not in process("session", "use", "first").stderr.decode()

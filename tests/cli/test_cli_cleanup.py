@@ -105,7 +105,7 @@ def test_archived_files_that_git_tracked_stay_visible_to_git(cli: Cli) -> None:
 
 
 @pytest.mark.req("X0-7")
-def test_dry_run_shows_what_would_be_erased_and_changes_nothing(cli: Cli) -> None:
+def test_dry_run_of_cleanup_names_the_sessions_and_changes_nothing(cli: Cli) -> None:
     feature("over", "completed")
     before = tree()
     answer = cli.ok("files", "cleanup", "--completed", "--dry-run")
@@ -136,7 +136,7 @@ def test_days_sets_the_age_of_stale_sessions(cli: Cli) -> None:
     assert cli("files", "cleanup", "--stale", "--days=-1").code == 2
     feature("over", "completed")
     refused = cli("files", "cleanup", "--days", "30", "--yes")
-    assert refused.code == 2 and "--stale" in refused.err, "it takes no completed ones instead"
+    assert refused.code == 2 and "--stale" in refused.err, "completed ones stay, too"
 
 
 @pytest.mark.req("X0-7", "S0-64")
@@ -179,7 +179,7 @@ def test_moving_archived_files_back_undoes_a_cleanup(cli: Cli) -> None:
     assert tree() == before
 
 
-def test_without_yes_off_a_terminal_nothing_is_moved(cli: Cli) -> None:
+def test_cleanup_needs_yes_as_an_option_or_on_a_terminal(cli: Cli) -> None:
     feature("over", "completed")
     before = tree()
     answer = cli("files", "cleanup")
@@ -189,7 +189,7 @@ def test_without_yes_off_a_terminal_nothing_is_moved(cli: Cli) -> None:
     assert (ARCHIVE / "over-2025-01-09").is_dir()
 
 
-def test_second_session_of_a_name_does_not_replace_the_first(cli: Cli) -> None:
+def test_second_archived_session_of_a_name_does_not_replace_the_first(cli: Cli) -> None:
     for text in ("one", "two"):
         folder = feature("over", "completed")
         (folder / "artifacts" / "a.txt").write_text(text)
@@ -287,7 +287,7 @@ def test_session_that_cannot_be_archived_stays_bound(cli: Cli, tmp_path: Path, p
         answer = cli("files", "cleanup", "--completed", "--yes")
         assert answer.code == 4 and "may not be written to" in answer.out, answer
         Path(".ai-session", place).chmod(0o755)
-        assert cli.json("files", "--session", session)["formats"], "it is still kept in these files"
+        assert cli.json("files", "--session", session)["formats"], "it is still bound"
         assert "Archived: closed" in cli.ok("files", "cleanup", "--completed", "--yes").out
 
 
@@ -324,7 +324,7 @@ def test_files_of_an_open_session_are_not_cleaned_up(cli: Cli) -> None:
     assert (ROOT / "login-2026-01-31").is_dir()
 
 
-def test_advice_for_kept_files_names_only_their_session(cli: Cli) -> None:
+def test_advice_for_kept_files_names_their_session(cli: Cli) -> None:
     ours(cli)
     cli.ok("pause")
     paused = cli.json("status")["session"]
@@ -333,7 +333,7 @@ def test_advice_for_kept_files_names_only_their_session(cli: Cli) -> None:
     assert f"forestay complete --session {paused})" in answer.out
 
 
-def test_own_finished_session_does_not_write_its_files_again(cli: Cli) -> None:
+def test_note_in_a_cleaned_up_session_does_not_write_its_files_again(cli: Cli) -> None:
     ours(cli)
     cli.ok("complete")
     cli.ok("files", "cleanup", "--completed", "--yes")
@@ -346,7 +346,7 @@ def test_own_finished_session_does_not_write_its_files_again(cli: Cli) -> None:
 
 
 @pytest.mark.req("X0-8")
-def test_report_has_the_figures(cli: Cli) -> None:
+def test_report_has_status_progress_and_command_figures(cli: Cli) -> None:
     feature("one", "active")
     feature("two", "paused", full=False)
     text = cli.ok("files", "report", "one-2025-01-09").out
@@ -496,7 +496,7 @@ def test_entry_added_during_a_cleanup_is_preserved(
     assert not [name for name in os.listdir(ROOT) if name.startswith(".")]
 
 
-def test_cleanup_puts_back_a_file_that_it_cannot_read(
+def test_unreadable_index_written_during_a_cleanup_is_restored(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -515,7 +515,7 @@ def test_cleanup_puts_back_a_file_that_it_cannot_read(
     assert not [name for name in os.listdir(ROOT) if name.startswith(".")]
 
 
-def test_hundreds_of_sessions_are_checked_separately(cli: Cli) -> None:
+def test_cleanup_checks_hundreds_of_sessions_within_a_minute(cli: Cli) -> None:
     feature("one", "completed")
     state = (ROOT / "one-2025-01-09" / "state.yaml").read_text()
     for number in range(400):

@@ -16,7 +16,7 @@ FILE = Path(".ai-session/contract-acknowledgment.md")
 
 
 @pytest.mark.req("S0-94", "S0-95", "S0-96", "S0-97", "S0-98", "S0-99", "S0-100")
-def test_acknowledging_writes_the_file_in_the_given_form(cli: Cli) -> None:
+def test_acknowledging_writes_the_file_in_the_specified_form(cli: Cli) -> None:
     answer = cli.json("files", "contract", "ack", "--agent", "claude")
     assert answer["agent"] == "claude" and answer["checksum"] == checksum(shipped())
     lines = FILE.read_text().splitlines()
@@ -84,7 +84,7 @@ def test_verify_fails_for_another_version(cli: Cli) -> None:
 
 
 @pytest.mark.req("X0-9")
-def test_verify_only_warns_of_another_agents_name(cli: Cli) -> None:
+def test_verify_only_warns_if_another_agent_acknowledged_the_contract(cli: Cli) -> None:
     cli.ok("files", "contract", "ack", "--agent", "claude")
     answer = cli.ok("files", "contract", "verify", "--agent", "gemini")
     assert "acknowledged by claude, not by gemini" in answer.out
@@ -129,7 +129,7 @@ def test_block_added_during_an_acknowledgment_is_preserved(
 
 
 @pytest.mark.parametrize("name", ["", "  ", "a\nAgent: b", "\x1b[31m", "x" * 65])
-def test_name_that_would_break_the_file_or_the_record_is_refused(cli: Cli, name: str) -> None:
+def test_agent_name_that_would_break_the_file_or_the_record_is_refused(cli: Cli, name: str) -> None:
     cli.start()
     refused = cli("files", "contract", "ack", f"--agent={name}")
     assert refused.code == 2 and "forestay record artifact" not in refused.err

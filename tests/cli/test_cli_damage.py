@@ -73,7 +73,7 @@ def test_object_in_place_of_a_lock_is_reported_and_moved(
 
 
 @ODD
-def test_object_in_place_of_the_heads_is_reported_and_moved(
+def test_object_in_place_of_the_heads_file_is_reported_and_replaced(
     cli: Cli, home: Path, harm: Harm
 ) -> None:
     cli.start("Add login", "--id", "login")
@@ -87,7 +87,9 @@ def test_object_in_place_of_the_heads_is_reported_and_moved(
 
 
 @ODD
-def test_object_in_place_of_the_backup_record_is_moved(cli: Cli, home: Path, harm: Harm) -> None:
+def test_object_in_place_of_the_backup_state_is_reported_and_replaced(
+    cli: Cli, home: Path, harm: Harm
+) -> None:
     cli.start("Add login", "--id", "login")
     cli.ok("backup", "create")
     harm(home / "backups" / "state.json")
@@ -103,7 +105,7 @@ def test_object_in_place_of_the_backup_record_is_moved(cli: Cli, home: Path, har
 @pytest.mark.parametrize(
     "harm", ["goal = 'Add lagin'", "status = 'completed'", "summary = '{\"attention\": 5}'"]
 )
-def test_flipped_byte_in_the_catalogue_is_never_shown_as_valid(
+def test_changed_catalogue_row_is_reported_as_damaged_and_repaired(
     cli: Cli, home: Path, harm: str
 ) -> None:
     cli.start("Add login", "--id", "login")
@@ -140,7 +142,7 @@ def test_doctor_fix_reports_that_a_good_home_needs_no_repair(cli: Cli, home: Pat
     assert "mended" not in cli.ok("doctor").out
 
 
-def test_complete_repair_is_a_success(cli: Cli, home: Path) -> None:
+def test_doctor_that_repairs_everything_exits_0(cli: Cli, home: Path) -> None:
     cli.start("Add login", "--id", "login")
     change(home, "DROP TABLE row", "DROP TABLE find", "DELETE FROM meta")
     require_error(cli("note", "x"), 5)
@@ -174,7 +176,7 @@ def test_pushed_events_lost_here_are_restored_from_the_remote(
     assert cli("doctor").code == 0
 
 
-def test_lost_content_is_named_and_not_a_success(cli: Cli, home: Path) -> None:
+def test_doctor_names_lost_events_and_exits_5(cli: Cli, home: Path) -> None:
     cli.start("Add login", "--id", "login")
     cli.ok("note", "after the first backup")
     change(home, "DROP TABLE event")
@@ -191,7 +193,7 @@ def test_lost_content_is_named_and_not_a_success(cli: Cli, home: Path) -> None:
 )
 @pytest.mark.parametrize("value", ["", "x", "9" * 5000, "²"])
 @pytest.mark.parametrize("key", ["format", "min_writer", "device", "secret"])
-def test_no_value_in_the_database_causes_a_bug(
+def test_no_value_in_the_meta_table_causes_a_bug(
     cli: Cli, home: Path, key: str, value: str, argv: list[str]
 ) -> None:
     cli.start("Add login", "--id", "login")
@@ -201,7 +203,7 @@ def test_no_value_in_the_database_causes_a_bug(
     assert answer.code in (0, 5)
 
 
-# -- content beside the events -----------------------------------------------------------------
+# -- content outside the events ----------------------------------------------------------------
 
 
 HARMED_CONTENT = {
@@ -306,7 +308,7 @@ def test_session_with_a_missing_artifact_is_exported_only_with_partial(
     assert answer.code == 5 and "not saved login" in answer.out
 
 
-def test_suggested_commands_work_for_any_name_of_the_home(
+def test_suggested_commands_quote_a_home_with_a_space(
     cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     home = tmp_path / "my home"

@@ -44,12 +44,14 @@ def test_goal_of_ten_megabytes_exits_2_and_creates_nothing(cli: Cli, home: Path)
 
 
 @pytest.mark.parametrize("id", IDS)
-def test_id_that_is_no_file_name_exits_2_and_creates_nothing(cli: Cli, home: Path, id: str) -> None:
+def test_id_that_is_not_a_file_name_exits_2_and_creates_nothing(
+    cli: Cli, home: Path, id: str
+) -> None:
     assert cli("start", "goal", f"--id={id}").code == 2
     assert not home.exists()
 
 
-def test_last_option_without_its_value_is_refused(cli: Cli) -> None:
+def test_option_without_its_value_is_refused(cli: Cli) -> None:
     answer = cli("note", "x", "--session")
     assert answer.code == 2
     assert answer.err.startswith("error: --session needs a value\n")
@@ -64,7 +66,7 @@ def test_ids_of_tasks_and_agents_are_checked(cli: Cli, id: str) -> None:
 
 
 @pytest.mark.parametrize("id", [*IDS, "no-such", "%", "*", "' OR 1"])
-def test_missing_session_exits_3(cli: Cli, id: str) -> None:
+def test_missing_session_or_invalid_session_id_exits_2_or_3(cli: Cli, id: str) -> None:
     cli.start()
     assert cli("session", "use", "--", id).code in (2, 3)
     assert cli("note", "x", f"--session={id}").code in (2, 3)
@@ -209,7 +211,7 @@ def test_refusal_names_the_commands_that_are_possible(cli: Cli) -> None:
     assert cli("task", "done", "t7").code == 4
 
 
-def test_completed_task_is_refused_and_only_real_commands_are_suggested(cli: Cli) -> None:
+def test_completing_a_task_twice_is_refused_and_only_real_commands_are_suggested(cli: Cli) -> None:
     cli.start()
     cli.ok("task", "add", "one")
     cli.ok("task", "done", "t1")
@@ -234,7 +236,7 @@ def test_starting_an_existing_session_suggests_resuming_it(cli: Cli) -> None:
     assert '→ forestay session reopen --because "…" --session login\n' in answer.err
 
 
-def test_busy_exits_6_and_names_the_holder(
+def test_locked_store_exits_6_and_names_the_holder(
     cli: Cli, home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     cli.start()
@@ -427,7 +429,7 @@ def test_missing_arguments_are_named(cli: Cli) -> None:
     assert "WHO is missing" in cli("share", "remove", "login").err
 
 
-# -- words that cannot be meant ----------------------------------------------------------------
+# -- words that no command accepts -------------------------------------------------------------
 
 
 @pytest.mark.parametrize("word", ["", "x" * 5000, "../x", "a\nb"])
@@ -439,7 +441,7 @@ def test_extra_word_after_any_command_does_not_cause_a_bug(cli: Cli, word: str) 
         assert "this is a bug" not in answer.err and "Traceback" not in answer.err, (name, answer)
 
 
-def test_missing_session_is_named_as_far_as_it_can_be_read(cli: Cli) -> None:
+def test_very_long_session_id_is_shortened_in_the_error(cli: Cli) -> None:
     cli.start("Add login", "--id", "login")
     answer = cli("session", "use", "x" * 100_000)
     assert answer.code == 3 and len(answer.err) < 300

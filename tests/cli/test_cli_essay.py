@@ -33,7 +33,7 @@ def test_essay_starts_in_a_separate_folder(cli: Cli, project: Path) -> None:
     assert 'pushback_level: "light"' in state.read_text()
 
 
-def test_essay_file_is_found_from_its_folder_or_the_current_one(
+def test_essay_file_is_accepted_by_name_or_path_only_in_the_folder_of_the_essay(
     cli: Cli, essay: Path, project: Path
 ) -> None:
     map = essay / "stage-3-section-1-arguments.md"

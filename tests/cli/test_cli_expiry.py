@@ -43,17 +43,21 @@ def test_resume_warns_and_continues(left: Cli) -> None:
     assert "inactivity" in log and "no activity for 24 hours" in log
 
 
-def test_work_on_an_expired_session_is_refused_with_a_remedy(left: Cli) -> None:
+def test_starting_a_task_in_an_expired_session_is_refused_with_a_remedy(left: Cli) -> None:
     left.ok("task", "add", "more")
     answer = left("task", "start", "t1")
     assert answer.code == 4 and "forestay resume" in answer.err
 
 
-def test_session_without_limits_loads_no_plan(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_status_without_limits_does_not_compute_inactivity(
+    cli: Cli, monkeypatch: pytest.MonkeyPatch
+) -> None:
     cli.start()
     now = Clock.now
     monkeypatch.setattr(Clock, "now", lambda self: now(self) + 8 * DAY)
-    monkeypatch.setattr(Lifecycle, "inactivity", lambda self: pytest.fail("it was looked up"))
+    monkeypatch.setattr(
+        Lifecycle, "inactivity", lambda self: pytest.fail("inactivity was computed")
+    )
     assert "expiry" not in cli.json("status")
 
 
@@ -96,7 +100,9 @@ def test_list_and_resume_of_essays_warn_after_a_week(
 
 
 @pytest.mark.req("S3-128")
-def test_resuming_a_foreign_essay_after_a_week_warns_once(cli: Cli, project: Path) -> None:
+def test_resuming_an_essay_of_another_program_after_a_week_warns_once(
+    cli: Cli, project: Path
+) -> None:
     fill(project, kinds=["essay"])
     (project.parent / "tmp").mkdir(exist_ok=True)
     (project / ESSAY).parent.rename(project.parent / "tmp" / ESSAY_FOLDER)

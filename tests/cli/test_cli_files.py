@@ -94,7 +94,9 @@ def test_missing_or_unreadable_workflow_definitions_are_refused(
 
 
 @pytest.mark.parametrize("key", ["schema_version", "session_id"])
-def test_secret_in_a_files_own_name_is_not_repeated(cli: Cli, project: Path, key: str) -> None:
+def test_secret_in_the_id_or_version_of_a_file_is_not_printed(
+    cli: Cli, project: Path, key: str
+) -> None:
     token = f"ghp_{'a1B2' * 9}"
     fill(project, kinds=["craft"])
     value = json.loads((project / CRAFT).read_text())
@@ -112,7 +114,7 @@ def test_secret_in_a_files_own_name_is_not_repeated(cli: Cli, project: Path, key
     assert json.loads((project / "odd.json").read_text())[key] == token
 
 
-def test_a_secret_in_a_merge_conflict_is_not_repeated(cli: Cli, project: Path) -> None:
+def test_secret_in_a_merge_conflict_is_not_printed(cli: Cli, project: Path) -> None:
     token = f"ghp_{'a1B2' * 9}"
     fill(project, kinds=["ai-session"])
     with (project / ".ai-session/active-features.yaml").open("a") as index:
@@ -164,7 +166,7 @@ def test_doctor_of_the_home_refuses_options_for_files(cli: Cli, option: str) -> 
     assert refused.code == 2 and "forestay doctor PATH" in refused.err
 
 
-def test_folder_without_session_files_is_reported_and_not_good(cli: Cli, project: Path) -> None:
+def test_check_of_a_folder_without_session_files_exits_3(cli: Cli, project: Path) -> None:
     (project / "empty").mkdir()
     answer = cli("--json", "files", "check", "empty")
     assert (answer.code, answer.json["ok"], answer.json["sessions"]) == (3, False, [])
@@ -222,7 +224,7 @@ def test_template_is_not_reported_as_damaged(cli: Cli, project: Path) -> None:
     assert reported.endswith("  to include templates: forestay adopt --templates\n")
 
 
-def test_copies_of_a_session_are_named_by_their_files(cli: Cli, project: Path) -> None:
+def test_copies_of_a_session_are_listed_with_their_files(cli: Cli, project: Path) -> None:
     fill(project, kinds=["orchestrator"])
     for kind in ("craft", "praxis"):
         cli.ok("files", "convert", ORCHESTRATOR, "--to", kind)
@@ -322,7 +324,7 @@ def test_outdated_files_on_an_unwritable_disk_are_reported(
     else:
         subprocess.run(["mount", "-o", "remount,ro", str(small_disk)], check=True)
         why = "the file system is read-only"
-    assert "suspended" not in cli.json("status"), "they are as they should be"
+    assert "suspended" not in cli.json("status"), "the files are still up to date"
     assert "not up to date" in cli.ok("task", "add", "Write tests").err
     assert [one["why"] for one in cli.json("status")["suspended"]] == [why, why]
     assert f"craft, orchestrator not written: {why}" in cli.ok("status").out
@@ -474,7 +476,7 @@ def test_new_format_is_written_next_to_the_old_one(cli: Cli, project: Path, to: 
     assert made and all(path.is_relative_to((project / STATE).parent) for path in made)
     assert {name: data for name, data in snapshot(project).items() if name in old} == old
     assert cli.json("files", "check", str(made[0]))["format"] == to
-    assert cli("files", "convert", STATE, "--to", to).code != 0, "what is there is never replaced"
+    assert cli("files", "convert", STATE, "--to", to).code != 0, "existing files are never replaced"
     assert snapshot(project).keys() == old.keys() | {str(path) for path in made}
 
 
@@ -638,7 +640,7 @@ def test_converting_one_file_of_a_session_converts_all_of_it(cli: Cli, project: 
     assert (made["goal"], made["completed_work"]) == ("Add login", ["Write tests"])
 
 
-def test_convert_accepts_oddities_and_lists_carried_content(cli: Cli, project: Path) -> None:
+def test_convert_accepts_yaml_anchors_and_lists_carried_content(cli: Cli, project: Path) -> None:
     fill(project, kinds=["essay"])
     essay = project / ESSAY
     essay.write_text(essay.read_text() + "x_one: &one {a: 1}\nx_two: {<<: *one, b: 2}\n")
@@ -708,7 +710,7 @@ def test_doctor_reports_and_repairs_bound_files(cli: Cli, project: Path) -> None
     Path(binding["path"]).write_bytes(b'{"torn')
     reported = cli("doctor").out
     assert "not complete" in reported and "nothing is lost" not in reported, (
-        "what it said may be news"
+        "the torn file may have had new content"
     )
     answer = cli.ok("doctor", "--fix")
     assert "kept the previous bytes as" in answer.out
@@ -858,7 +860,7 @@ def test_selected_essay_is_loaded_validated_and_resumed(cli: Cli, project: Path)
 
 
 @pytest.mark.req("S3-124")
-def test_missing_essay_is_named(cli: Cli) -> None:
+def test_unknown_number_or_name_of_an_essay_is_reported(cli: Cli) -> None:
     for number in range(2):
         cli.start(f"Essay {number}", "--bind", "essay")
     for off in ("0", "9", "20", "nope"):
@@ -884,7 +886,7 @@ def test_essay_resume_asks_about_a_state_that_contradicts_its_files(
     cli.ok("essay", "resume", "1", "--anyway")
 
 
-def test_copy_next_to_or_inside_an_essay_is_a_separate_essay(cli: Cli, project: Path) -> None:
+def test_essay_with_copies_is_resumed_and_a_copy_is_refused(cli: Cli, project: Path) -> None:
     folder = essay_in_tmp(project)
     shutil.copytree(folder, folder.with_name("essay-pipeline-20250101-000000"))
     shutil.copytree(folder, folder / "old")
@@ -895,7 +897,9 @@ def test_copy_next_to_or_inside_an_essay_is_a_separate_essay(cli: Cli, project: 
     assert answer.code == 4 and "has the same id and differs" in answer.err
 
 
-def test_unreadable_essay_suggests_its_recovery(cli: Cli, project: Path) -> None:
+def test_resuming_an_unreadable_essay_exits_5_and_the_list_marks_it(
+    cli: Cli, project: Path
+) -> None:
     folder = essay_in_tmp(project)
     (folder / "session-state.yaml").write_text("stages: [")
     answer = cli("essay", "resume", "1")
@@ -943,7 +947,9 @@ def test_session_is_not_paused_if_its_work_cannot_be_saved(cli: Cli, project: Pa
         (["stage-4-draft.v1.md=new"], "no older version"),
     ],
 )
-def test_unfinished_work_does_not_replace_a_file(cli: Cli, given: list[str], printed: str) -> None:
+def test_unfinished_work_named_twice_or_as_an_older_version_is_refused(
+    cli: Cli, given: list[str], printed: str
+) -> None:
     cli.ok("start", "On cats", "--bind", "essay")
     folder = place_of(cli).parent
     (folder / "stage-4-draft.v1.md").write_text("old")
@@ -953,7 +959,7 @@ def test_unfinished_work_does_not_replace_a_file(cli: Cli, given: list[str], pri
     assert cli.json("status")["status"] == "active"
 
 
-def test_unfinished_work_for_a_moved_folder_is_stored_and_reported(cli: Cli) -> None:
+def test_unfinished_work_for_a_missing_folder_is_stored_and_reported(cli: Cli) -> None:
     cli.ok("start", "On cats", "--bind", "essay")
     folder = place_of(cli).parent
     folder.rename(folder.with_name("elsewhere"))
@@ -985,7 +991,7 @@ def test_nothing_is_saved_for_an_essay_that_cannot_be_paused(cli: Cli, project: 
     assert not (Path(binding["path"]).parent / "stage-4-draft.md").exists()
 
 
-def test_unfinished_work_never_replaces_other_work(cli: Cli, project: Path) -> None:
+def test_replaced_unfinished_work_is_preserved_as_a_version(cli: Cli, project: Path) -> None:
     cli.ok("start", "On cats", "--bind", "essay")
     (binding,) = cli.json("files")["formats"]
     folder = Path(binding["path"]).parent
@@ -1049,7 +1055,9 @@ def test_file_of_another_version_is_refused_with_the_reason_and_not_changed(
     assert path.read_bytes() == before
 
 
-def test_continue_with_a_corrupted_file_prints_the_menu(cli: Cli, project: Path) -> None:
+def test_corrupted_orchestrator_file_is_answered_with_the_recovery_menu(
+    cli: Cli, project: Path
+) -> None:
     fill(project, kinds=["orchestrator"])
     (project / ORCHESTRATOR).write_text("{")
     for verb in (["continue"], ["new", "Another"], ["abort"]):
@@ -1091,7 +1099,7 @@ def test_current_orchestrator_session_is_the_one_in_the_file(
     before = (project / ORCHESTRATOR).read_bytes()
     cli.ok("files", "orchestrator", *verb)
     rows = {row["id"]: row for row in cli.json("files", "orchestrator", "history")["history"]}
-    assert rows[ours]["status"] == "in_progress", "ours goes on, in the archive"
+    assert rows[ours]["status"] == "in_progress", "ours stays in progress, in the archive"
     if verb == ["continue"]:
         assert cli.json("status")["session"] == "2026-02-14-abc123"
     else:
@@ -1218,7 +1226,9 @@ def test_context_share_uses_the_configured_window(cli: Cli, project: Path) -> No
 
 
 @pytest.mark.req("S2-19", "S4-23", "S4-25")
-def test_agents_without_result_or_failed_are_reported_as_specified(cli: Cli, project: Path) -> None:
+def test_files_have_agents_without_result_and_failed_ones_as_specified(
+    cli: Cli, project: Path
+) -> None:
     cli.ok("start", "Add login", "--bind", "orchestrator", "--bind", "craft")
     for agent, *words in (["a-1", "done"], ["b-1", "fail", "--error", "no"], ["c-1", "timeout"]):
         cli.ok("agent", "start", agent)
@@ -1232,7 +1242,9 @@ def test_agents_without_result_or_failed_are_reported_as_specified(cli: Cli, pro
 
 
 @pytest.mark.req("S4-89", "S4-90")
-def test_complete_session_is_archived_at_the_end_and_others_stay(cli: Cli, project: Path) -> None:
+def test_orchestrator_session_is_archived_when_complete_and_not_when_paused(
+    cli: Cli, project: Path
+) -> None:
     cli.ok("files", "orchestrator", "new", "Add login")
     cli.ok("pause")
     assert json.loads((project / ORCHESTRATOR).read_text())["status"] == "paused"
@@ -1243,7 +1255,7 @@ def test_complete_session_is_archived_at_the_end_and_others_stay(cli: Cli, proje
     assert row["status"] == "complete"
 
 
-def test_next_command_is_suggested_when_nothing_is_to_do(cli: Cli, project: Path) -> None:
+def test_failed_file_commands_suggest_the_next_command(cli: Cli, project: Path) -> None:
     cli.start()
     answer = cli("files", "unbind", "craft", terminal=True)
     assert answer.code == 3 and "forestay files" in answer.out
@@ -1285,7 +1297,7 @@ def test_convert_lists_what_the_other_format_has_no_exact_field_for(cli: Cli) ->
         assert line in printed
 
 
-# -- looking at what others wrote ----------------------------------------------------------------
+# -- edits of other programs are shown -----------------------------------------------------------
 
 
 def place_of(cli: Cli) -> Path:

@@ -126,7 +126,7 @@ def test_erased_events_are_removed_from_the_backup_of_an_essay(cli: Cli, home: P
     assert holding(home) == []
 
 
-def test_file_changed_by_others_is_removed_only_with_force(busy: Cli, project: Path) -> None:
+def test_file_changed_by_others_is_not_removed_without_force(busy: Cli, project: Path) -> None:
     craft = next((project / ".craft").rglob("*.json"))
     craft.write_text(craft.read_text().replace("a plan", "their plan"))
     planned = busy.json("session", "forget", "plan", "--dry-run")
@@ -189,7 +189,7 @@ def test_forgetting_events_asks_first_and_names_what_is_out_of_reach(cli: Cli) -
     assert "were erased before" in cli.ok("session", "forget", "2", "--yes").out
 
 
-def test_erased_event_cannot_be_undone_and_its_undo_not_erased_alone(cli: Cli) -> None:
+def test_erased_event_cannot_be_undone_and_an_undo_is_not_erased_alone(cli: Cli) -> None:
     cli.ok("start", "a plan", "--id", "plan")
     cli.ok("note", "first")
     cli.ok("note", "second")
@@ -213,7 +213,7 @@ def test_name_of_both_a_session_and_an_event_is_refused_as_ambiguous(cli: Cli) -
     cli.ok("session", "forget", "2nd-plan", "--yes")
 
 
-def test_concurrent_reader_does_not_prevent_cleaning_a_backup(cli: Cli, home: Path) -> None:
+def test_concurrent_reader_does_not_prevent_erasing_from_backups(cli: Cli, home: Path) -> None:
     cli.ok("start", "a plan", "--id", "plan")
     cli.ok("note", WORD)
     cli.ok("backup", "create")

@@ -257,7 +257,7 @@ SPECIFIED = {
 }
 
 
-def test_the_groups_have_the_specified_names() -> None:
+def test_groups_of_commands_are_the_specified_ones() -> None:
     found = {
         group: list(dict.fromkeys(n.split()[0] for n in names)) for group, names in GROUPS.items()
     }
@@ -291,7 +291,7 @@ def test_a_family_has_the_specified_actions(family: str, actions: str) -> None:
 
 
 @pytest.mark.parametrize("name", COMMANDS)
-def test_help_uses_the_word_format_and_never_layout(cli: Cli, name: str) -> None:
+def test_help_never_uses_the_old_word_layout(cli: Cli, name: str) -> None:
     assert "layout" not in cli.ok(*name.split(), "--help").out.lower()
 
 

@@ -289,8 +289,8 @@ def test_errors_have_the_documented_fields(scene: Cli) -> None:
 def test_json_error_has_file_session_and_time(scene: Cli) -> None:
     missing = scene("--json", "backup", "import", "nowhere.fspack").json["error"]["error_context"]
     assert "nowhere.fspack" in str(missing["file"]) and "nowhere.fspack" in missing["details"]
-    lies_back = datetime.now(UTC) - datetime.fromisoformat(missing["timestamp"])
-    assert timedelta(seconds=-2) < lies_back < timedelta(hours=1)
+    age = datetime.now(UTC) - datetime.fromisoformat(missing["timestamp"])
+    assert timedelta(seconds=-2) < age < timedelta(hours=1)
     scene.ok("complete")
     refused = scene("--json", "task", "add", "More", "--session", "login").json["error"]
     assert refused["error_context"]["feature_id"] == "login"
@@ -329,7 +329,7 @@ def test_every_recording_command_has_the_same_json_fields(scene: Cli) -> None:
             check(values, fields)
 
 
-def test_every_json_answer_is_one_line_without_control_characters(scene: Cli) -> None:
+def test_json_answer_is_one_line_without_control_characters(scene: Cli) -> None:
     text = "right-to-left \u202e override, csi \u200b, 漢字, 🎉"
     answer = scene.ok("--json", "record", "rename", text)
     assert answer.json["goal"] == text
@@ -337,7 +337,7 @@ def test_every_json_answer_is_one_line_without_control_characters(scene: Cli) ->
     assert "漢字, 🎉" in answer.out
 
 
-def test_lone_surrogates_are_not_in_json() -> None:
+def test_lone_surrogates_are_replaced_in_json() -> None:
     assert json.loads(json_text({"a": "x\udcff\x7f\x9b\U000e0001"})) == {
         "a": "x\ufffd\x7f\x9b\U000e0001"
     }

@@ -93,7 +93,7 @@ def test_every_command_without_a_key_suggests_creating_one(on: Devices) -> None:
 @pytest.mark.parametrize(
     "line", ["device key recover ABCD", "device key recover - ", "device approve fsd1x"]
 )
-def test_mistyped_code_is_refused_before_anything_is_read(on: Devices, line: str) -> None:
+def test_mistyped_code_exits_2(on: Devices, line: str) -> None:
     answer = on("laptop", *line.split(), source="nonsense!\n")
     assert answer.code == 2, answer
 
@@ -175,14 +175,14 @@ def test_device_is_approved_by_code_and_fingerprint(on: Devices) -> None:
     assert unasked.code == 4 and "--yes" in unasked.err
     seen = on.ok("laptop", *line[1:], source="yes\n", terminal=True).out
     shown = asked.split("must be this: ")[1].split()[0]
-    assert f"  fingerprint  {shown}\n" in seen, "on a line of its own, whole"
+    assert f"  fingerprint  {shown}\n" in seen, "complete, on a separate line"
     (confirm,) = [line.split() for line in seen.splitlines() if "--confirm" in line]
     assert on("desk", *confirm[1:-1], "0000-0000-0000-0000-0000").code == 8
     on.ok("desk", *confirm[1:])
     assert on.names("desk") == on.names("laptop") == {"laptop": True, "desk": True}
 
 
-def test_device_is_not_approved_without_an_answer(on: Devices) -> None:
+def test_device_is_not_approved_without_a_yes(on: Devices) -> None:
     on.begin("laptop")
     code = str(on.json("desk", "device", "add")["code"])
     refused = on("laptop", "device", "approve", code, source="no\n", terminal=True)
@@ -195,7 +195,7 @@ def test_device_is_not_approved_without_an_answer(on: Devices) -> None:
     assert "forestay device add" in before.err
 
 
-def test_wrong_fingerprint_joins_no_group_and_reveals_none(
+def test_wrong_fingerprint_is_refused_without_showing_the_right_one(
     on: Devices,
 ) -> None:
     on.begin("laptop")
@@ -204,7 +204,7 @@ def test_wrong_fingerprint_joins_no_group_and_reveals_none(
     right = str(on.json("laptop", "device", "approve", code, "--yes")["confirm"]).split()[-1]
     wrong = on("desk", "device", "add", "--confirm", "0000-0000-0000-0000-0000")
     assert wrong.code == 8 and "of another device group" in wrong.err
-    assert right not in wrong.err, "whoever is to compare it must not be shown it"
+    assert right not in wrong.err, "the user must read it on the other device"
 
 
 def test_person_key_is_complete_on_a_narrow_terminal(on: Devices) -> None:
@@ -236,22 +236,22 @@ def test_revoked_device_reads_nothing_new_and_rejoins_with_a_new_key(
 
 def test_missing_device_is_refused_without_a_question(on: Devices) -> None:
     on.begin("laptop")
-    nobody = on("laptop", "device", "revoke", "nope", source="yes\n", terminal=True)
-    assert nobody.code == 2 and "no device nope" in nobody.err and "Type yes" not in nobody.out
+    unknown = on("laptop", "device", "revoke", "nope", source="yes\n", terminal=True)
+    assert unknown.code == 2 and "no device nope" in unknown.err and "Type yes" not in unknown.out
 
 
-def test_ambiguous_device_name_is_refused(on: Devices) -> None:
+def test_unknown_device_and_this_device_cannot_be_revoked(on: Devices) -> None:
     on.begin("laptop")
     on.approve("desk", by="laptop")
-    nobody = on("laptop", "device", "revoke", "phone", "--yes")
-    assert nobody.code == 2 and "laptop" in nobody.err and "desk" in nobody.err
+    unknown = on("laptop", "device", "revoke", "phone", "--yes")
+    assert unknown.code == 2 and "laptop" in unknown.err and "desk" in unknown.err
     itself = on("laptop", "device", "revoke", "laptop", "--yes")
     assert itself.code == 4 and "another device" in itself.err
     on.ok("laptop", "device", "rename", "desk", "tower")
     assert on.names("laptop") == {"laptop": True, "tower": True}
 
 
-def test_change_is_written_to_an_unreachable_remote_later(on: Devices) -> None:
+def test_change_of_keys_names_the_unreachable_remote_that_needs_a_sync(on: Devices) -> None:
     on.begin("laptop")
     on.remote.rename(on.folder / "unplugged")
     on.remote.write_text("not a folder")
@@ -259,7 +259,7 @@ def test_change_is_written_to_an_unreachable_remote_later(on: Devices) -> None:
     assert "usb does not have it yet" in answer.err and "forestay sync" in answer.err
 
 
-# --- drills -------------------------------------------------------------------------------------
+# --- recovery -----------------------------------------------------------------------------------
 
 
 def test_recovery_code_alone_restores_access_to_the_device_group(on: Devices) -> None:
@@ -291,7 +291,9 @@ def test_recovery_code_works_without_the_passphrase(
     assert on.names("laptop") == {"laptop": True, "laptop 2": True}
     on.ok("laptop", "device", "revoke", "laptop", "--yes")
     kept = {one.name for one in (on.folder / "laptop" / "keys").iterdir()}
-    assert len([name for name in kept if name.startswith("device.key.")]) == 1, "the old one stays"
+    assert len([name for name in kept if name.startswith("device.key.")]) == 1, (
+        "the old key file is preserved"
+    )
     other = on.begin("stranger")
     again = on("laptop", "device", "key", "recover", *other.split(), "--yes")
     assert again.code == 4 and "already" in again.err and "--new-key" in again.err

@@ -110,7 +110,7 @@ def test_log_shows_the_full_name_of_the_writer_of_a_file(cli: Cli, project: Path
     assert re.search(r" orchestrator +renamed +Add logout", cli.ok("log").out)
 
 
-def test_list_shows_the_project_and_marks_the_current(cli: Cli) -> None:
+def test_list_has_the_newest_session_first_and_marks_the_current_one(cli: Cli) -> None:
     cli.start("First", "--id", "first")
     cli.start("Second", "--id", "second")
     head, second, first = cli.ok("list").out.splitlines()
@@ -249,7 +249,7 @@ def test_archived_sessions_are_mentioned_if_there_are_no_others(cli: Cli) -> Non
 FIELD = r"\b(?:user_request|timed_out|started_at|git_branch|pause_reason|blocking_on|step)\b"
 
 
-def test_output_for_people_has_no_underscores(cli: Cli, project: Path) -> None:
+def test_output_for_people_has_no_internal_field_names(cli: Cli, project: Path) -> None:
     cli.start("Add login")
     (project / "a.py").write_text("x")
     for line in (

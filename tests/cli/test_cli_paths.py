@@ -124,7 +124,7 @@ def test_suggested_command_repairs_the_files_of_a_session(cli: Cli, odd: Path, k
     assert path.read_bytes() == good
 
 
-def test_doctor_does_not_suggest_fix_for_files_blocked_by_a_merge(cli: Cli, project: Path) -> None:
+def test_doctor_repairs_files_only_after_a_merge_is_finished(cli: Cli, project: Path) -> None:
     subprocess.run(["git", "init", "-q", str(project)], check=True)
     cli.start("Add login", "--bind", "craft", "--bind", "orchestrator")
     (project / ORCHESTRATOR).write_text("{")
@@ -340,7 +340,7 @@ def test_interrupt_clears_the_progress_line() -> None:
         assert err.getvalue().removeprefix(shown) == left
 
 
-# -- words that are wrong ----------------------------------------------------------------------
+# -- wrong arguments --------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -437,14 +437,14 @@ NO_SUCH = [
 
 
 @pytest.mark.parametrize("line", NO_SUCH)
-def test_missing_session_is_exit_3_even_if_it_is_listed(cli: Cli, line: str) -> None:
+def test_missing_session_exits_3_in_every_command_that_names_one(cli: Cli, line: str) -> None:
     assert cli(*line.split()).code == 3
 
 
 # -- cleanup -----------------------------------------------------------------------------------
 
 
-def test_cleanup_pattern_that_matches_all_includes_active_sessions(cli: Cli, project: Path) -> None:
+def test_cleanup_with_a_pattern_reports_an_active_session_as_kept(cli: Cli, project: Path) -> None:
     fill(project, kinds=["ai-session"])
     reported = cli.json("files", "cleanup", "--pattern", "*", "--dry-run")["sessions"]
     assert [one["kept"] for one in reported] == ["it is active: complete or pause it first"]

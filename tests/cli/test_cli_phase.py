@@ -144,7 +144,7 @@ def test_gate_shows_its_requirements_and_whether_it_would_pass(planned: Cli) -> 
 
 
 @pytest.mark.req("X1-6")
-def test_later_phase_is_refused_with_4(planned: Cli) -> None:
+def test_later_phase_exits_4(planned: Cli) -> None:
     answer = planned("phase", "gate", "1")
     assert answer.code == 4
     assert "You must complete Phase 0 before accessing Phase 1" in answer.err
@@ -183,7 +183,7 @@ def test_only_one_of_many_processes_passes_a_phase(planned: Cli) -> None:
     assert kinds.count("checkpoint.passed") == kinds.count("step.completed") == 1
 
 
-def test_undo_withdraws_a_passed_phase_and_restores_it(cli: Cli) -> None:
+def test_undo_withdraws_a_passed_phase_and_a_second_undo_restores_it(cli: Cli) -> None:
     cli.ok("start", "Build it", "--workflow", "feature")
     assert "nothing to undo" in cli("undo").err
     first = cli.json("status")["phase"]["current"]

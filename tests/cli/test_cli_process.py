@@ -23,7 +23,7 @@ def _status(cli: Cli) -> dict[str, Any]:
 def test_the_installed_program_runs(cli: Cli) -> None:
     program = Path(sys.executable).parent / "forestay"
     if not program.exists():
-        pytest.skip("forestay is not installed as a program beside this interpreter")
+        pytest.skip("forestay is not installed as a program next to this interpreter")
     done = subprocess.run([program, "start", "Add login"], capture_output=True, text=True)
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.startswith("Started session ")
@@ -90,7 +90,9 @@ def test_ctrl_c_while_waiting_for_text_or_lock_records_nothing(cli: Cli, home: P
 
 
 @pytest.mark.parametrize("delay", [0.02, 0.05, 0.08, 0.12])
-def test_ctrl_c_at_any_moment_records_all_or_nothing(cli: Cli, delay: float) -> None:
+def test_ctrl_c_at_any_moment_of_a_refused_command_leaves_the_session_sound(
+    cli: Cli, delay: float
+) -> None:
     cli.start()
     child = _start("task", "done", "t1")
     time.sleep(delay)
@@ -103,7 +105,7 @@ def test_ctrl_c_at_any_moment_records_all_or_nothing(cli: Cli, delay: float) -> 
 # -- streams -----------------------------------------------------------------------------------
 
 
-def test_closed_pipe_ends_a_command_like_other_tools(cli: Cli) -> None:
+def test_closed_pipe_ends_a_command_with_141_and_no_message(cli: Cli) -> None:
     cli.start()
     for number in range(50):
         cli.ok("note", f"{number} " + "x" * 3000)
@@ -116,7 +118,7 @@ def test_closed_pipe_ends_a_command_like_other_tools(cli: Cli) -> None:
     child.stderr.close()
 
 
-def test_full_disk_is_reported_in_one_line(cli: Cli) -> None:
+def test_output_to_a_full_disk_is_reported_in_one_line(cli: Cli) -> None:
     if not os.path.exists("/dev/full"):
         pytest.skip("there is no /dev/full here")
     cli.start()
@@ -129,7 +131,7 @@ def test_full_disk_is_reported_in_one_line(cli: Cli) -> None:
 
 
 @pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-", "<&- >&- 2>&-"])
-def test_closed_streams_do_no_harm(cli: Cli, closed: str) -> None:
+def test_commands_work_with_closed_streams(cli: Cli, closed: str) -> None:
     cli.start()
     line = f'"$@" note x {closed}'
     done = subprocess.run(

@@ -139,20 +139,20 @@ def test_quiet_prints_no_confirmation(busy: Cli, case: str) -> None:
 
 
 @pytest.mark.parametrize("case", RECORDS)
-def test_a_key_makes_repeating_harmless(busy: Cli, case: str) -> None:
+def test_command_repeated_with_the_same_key_records_one_event(busy: Cli, case: str) -> None:
     first = busy.json(*RECORDS[case][0], "--key", "k1")
     again = busy.json(*RECORDS[case][0], "--key", "k1", "--session", first["session"])
     assert again["event"] == first["event"]
     assert again["seq"] == first["seq"]
 
 
-def test_a_key_makes_repeating_a_start_harmless(cli: Cli) -> None:
+def test_start_repeated_with_the_same_key_creates_one_session(cli: Cli) -> None:
     assert cli.start("x", "--key", "k") == cli.start("x", "--key", "k")
     assert len(cli.json("list")["sessions"]) == 1
     assert cli.start("x", "--key", "other") != cli.start("x", "--key", "k")
 
 
-def test_a_task_is_blocked_unblocked_and_gets_the_next_free_name(busy: Cli) -> None:
+def test_task_can_be_blocked_and_unblocked_and_a_new_one_gets_the_next_free_id(busy: Cli) -> None:
     busy.ok("task", "block", "t1", "--because", "no data")
     assert "blocked" in busy.json("status")["attention"]
     busy.ok("task", "unblock", "t1")
@@ -320,7 +320,7 @@ def test_progress_attribute_sets_the_progress(busy: Cli) -> None:
 
 
 def test_other_working_processes_are_named_on_the_error_stream(busy: Cli) -> None:
-    # Process 1 is alive, and the tests did not start it.
+    # Another process, alive until the end of the test.
     busy.ok("agent", "start", "a2", "--pid", str(_some_other_process()))
     answer = busy.ok("note", "x")
     assert "also working on this session: agent a2" in answer.err

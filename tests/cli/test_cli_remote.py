@@ -84,7 +84,7 @@ def test_sync_error_names_the_remote_once_and_no_object(
     monkeypatch.setattr(FolderRemote, "put", full)
     reported = cli("sync", "--push")
     assert reported.code == 8 and f"cannot write in {usb}\n  there is no room left" in reported.err
-    assert "s/" not in reported.err.replace(str(usb), ""), "names of objects say nothing to anyone"
+    assert "s/" not in reported.err.replace(str(usb), ""), "names of objects do not help users"
     listed = cli.ok("remote", "list").out
     assert listed.count("usb") == 1 + listed.count(str(usb)), "the table names it already"
     assert session in listed or "no room left" in listed
@@ -105,7 +105,7 @@ def test_remote_that_was_empty_at_the_first_pull_is_still_new(cli: Cli, usb: Pat
     cli.start()
     assert "nothing new" in cli.ok("sync", "--pull").out
     assert not usb.exists() and "never synced" in cli.ok("remote", "list").out
-    assert "1 event pushed" in cli.ok("sync", "--push").out, "and no stick is missed"
+    assert "1 event pushed" in cli.ok("sync", "--push").out, "no stick is reported as missing"
 
 
 def test_foreign_objects_on_a_remote_are_shown(cli: Cli, usb: Path) -> None:
@@ -180,7 +180,7 @@ def test_only_the_named_session_is_synced(
     assert cli.json("sync", "--push")["remotes"][0]["pushed"] == 1
 
 
-def test_sync_with_a_stopped_session_does_not_report_nothing_new(cli: Cli, usb: Path) -> None:
+def test_sync_with_a_missing_pack_does_not_report_nothing_new(cli: Cli, usb: Path) -> None:
     cli.start()
     cli.ok("sync", "--push")
     (pack,) = usb.glob("s/*/p/*/*")

@@ -22,9 +22,7 @@ def bob(cli: Cli, home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     return str(cli.json("--home", str(tmp_path / "bob"), "device", "key", "show")["person"])
 
 
-def test_fingerprint_is_compared_before_anything_is_shared(
-    cli: Cli, bob: str, tmp_path: Path
-) -> None:
+def test_fingerprint_is_shown_before_anything_is_shared(cli: Cli, bob: str, tmp_path: Path) -> None:
     shown = cli.json("--home", str(tmp_path / "bob"), "device", "key", "show")["person_fingerprint"]
     unasked = cli("share", "add", "login", "--with", bob)
     assert unasked.code == 4 and shown in unasked.err and "--yes" in unasked.err
@@ -92,21 +90,21 @@ def test_guest_who_erases_learns_that_others_still_have_their_events(
 
 
 @pytest.mark.parametrize(
-    "line, says",
+    "line, reported",
     [
         ("share add login --with fsp1abc --yes", "mistyped"),
         ("share add login --with age1abc --yes", "no person key"),
         ("share remove login nobody@example.org", "not shared with"),
     ],
 )
-def test_sharing_with_an_invalid_key_or_session_is_refused(
-    cli: Cli, bob: str, line: str, says: str
+def test_invalid_person_key_or_unknown_member_is_refused(
+    cli: Cli, bob: str, line: str, reported: str
 ) -> None:
     answer = cli(*line.split())
-    assert answer.code == 2 and says in answer.err, answer
+    assert answer.code == 2 and reported in answer.err, answer
 
 
-def test_command_without_a_remote_reports_what_is_missing(cli: Cli, bob: str, home: Path) -> None:
+def test_sharing_without_a_remote_suggests_adding_one(cli: Cli, bob: str, home: Path) -> None:
     with forestay.open(str(home)) as stay:
         stay.context.store.machine.remotes.remove(stay.context.store.machine.remotes.all()[0])
     answer = cli("share", "add", "login", "--with", bob, "--yes")

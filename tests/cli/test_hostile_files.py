@@ -35,7 +35,7 @@ def quickly(cli: Cli, *words: str) -> Answer:
     return answer
 
 
-# -- conversion writes where it is told to -----------------------------------------------------
+# -- conversion writes only to the given path---------------------------------------------------
 
 
 @pytest.mark.parametrize("name", ["../../evil.json", "{out}/../evil.json", ".profile"])
@@ -77,7 +77,7 @@ def test_id_that_is_a_path_creates_no_file_elsewhere(
     cli.ok("files", "convert", path.name, "--to", kind, "-o", "out", "--id", IDS[kind])
 
 
-# -- what was carried and cannot be ------------------------------------------------------------
+# -- invalid carried content -------------------------------------------------------------------
 
 
 def _huge() -> dict[str, Any]:
@@ -117,7 +117,7 @@ def test_carried_status_that_is_invalid_is_omitted(
     assert cli.json("status", "--session", one["session"])["status"] == "active"
 
 
-# -- links and names lead nowhere else ---------------------------------------------------------
+# -- links and names do not lead to other folders ------------------------------------------------
 
 
 @pytest.fixture
@@ -174,7 +174,7 @@ def test_artifacts_of_an_id_that_is_a_path_are_not_read(
 # -- folders of any size -----------------------------------------------------------------------
 
 
-def test_folders_of_any_depth_are_searched(
+def test_very_deep_folder_does_not_stop_the_search(
     cli: Cli, project: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for _ in range(1500):
@@ -243,10 +243,10 @@ def test_any_number_of_acknowledgments_is_read_quickly(
     assert (size > 256 * 1024) == (path.read_text() == text[:size])
 
 
-# -- what was ended stays ended ----------------------------------------------------------------
+# -- finished sessions and copies ---------------------------------------------------------------
 
 
-def test_a_stale_file_does_not_bring_an_aborted_session_back(cli: Cli, project: Path) -> None:
+def test_stale_file_does_not_reopen_an_aborted_session(cli: Cli, project: Path) -> None:
     session = cli.start("Add login", "--bind", "orchestrator")
     stale = (project / ORCHESTRATOR).read_text()
     cli.ok("session", "abort")
@@ -265,7 +265,7 @@ def test_copy_of_a_session_file_is_not_another_session(cli: Cli, project: Path) 
     assert (one["outcome"], one["session"], one["events"]) == ("copy", session, 0)
 
 
-def test_commands_work_in_a_folder_whose_name_is_not_utf_8(
+def test_session_in_a_folder_whose_name_is_not_utf_8_is_adopted_unbound(
     cli: Cli, project: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder = os.fsdecode(os.fsencode(project) + b"/\xff")

@@ -53,7 +53,7 @@ BAD_IDS = ["../x", "..", "/etc/passwd", "a/b", "CON", "a\0b", "x" * 300, "", "a\
 
 @pytest.fixture
 def busy(cli: Cli) -> Cli:
-    """Create a home with a session s-1 that is not in the packs."""
+    """Create a home with a session that is not in the packs."""
     cli.start("Mine", "--id", "mine")
     cli.ok("note", "kept")
     return cli
@@ -313,10 +313,10 @@ def test_events_that_contradict_themselves_change_nothing(
     assert content_of(home) == before
 
 
-# --- what a pack may lawfully hold ------------------------------------------------------------
+# --- what a pack may contain -----------------------------------------------------------------
 
 
-def is_taken(cli: Cli, project: Path, *items: Item) -> None:
+def is_imported(cli: Cli, project: Path, *items: Item) -> None:
     answer = given(cli, project, written(items))
     assert answer.code == 0, answer
     assert cli.ok("verify").code == 0
@@ -346,7 +346,7 @@ def test_events_of_two_devices_with_the_same_numbers_are_both_stored(
     busy: Cli, project: Path
 ) -> None:
     ours, theirs = history(bodies=NOTES), history(bodies=NOTES[:2], device="device-b")
-    is_taken(busy, project, *pack.ranges("s-1", [*ours, *theirs]))
+    is_imported(busy, project, *pack.ranges("s-1", [*ours, *theirs]))
     assert busy.json("status", "--session", "s-1")["seq"] == 7
     every_command_works(busy)
 
@@ -354,7 +354,7 @@ def test_events_of_two_devices_with_the_same_numbers_are_both_stored(
 def test_both_sides_of_a_fork_are_stored(busy: Cli, project: Path) -> None:
     ours = history(bodies=NOTES)
     theirs = history(bodies=[NOTES[0], ev.NoteAdded(text="the other second")])
-    is_taken(busy, project, *pack.ranges("s-1", [*ours, theirs[2]]))
+    is_imported(busy, project, *pack.ranges("s-1", [*ours, theirs[2]]))
     assert busy.json("status", "--session", "s-1")["seq"] == 5
     every_command_works(busy)
 
@@ -363,7 +363,7 @@ def test_events_of_a_newer_version_are_stored_and_prevent_writing(
     busy: Cli, home: Path, project: Path
 ) -> None:
     newer = after(FIRST, b'{"evil":"yes"}', kind="future.thing", must="99.0")
-    is_taken(busy, project, *pack.ranges("s-1", [FIRST, newer]))
+    is_imported(busy, project, *pack.ranges("s-1", [FIRST, newer]))
     every_command_works(busy)
     before = content_of(home)
     answer = busy("note", "x", "--session", "s-1")
@@ -399,7 +399,7 @@ HOSTILE = {
 
 
 @pytest.mark.parametrize("name", HOSTILE)
-def test_control_sequences_of_imported_events_do_not_reach_the_terminal(
+def test_hostile_imported_event_breaks_no_command_and_prints_no_control_sequence(
     busy: Cli, home: Path, project: Path, name: str
 ) -> None:
     kind, data = HOSTILE[name]
@@ -417,12 +417,14 @@ def test_control_sequences_of_imported_events_do_not_reach_the_terminal(
 
 @pytest.mark.parametrize("at", [-(2**53) + 1, -1, 2**53 - 1])
 def test_time_beyond_the_calendar_is_accepted(busy: Cli, project: Path, at: int) -> None:
-    is_taken(busy, project, *pack.ranges("s-1", [FIRST, after(FIRST, b'{"text":"evil"}', at=at)]))
+    is_imported(
+        busy, project, *pack.ranges("s-1", [FIRST, after(FIRST, b'{"text":"evil"}', at=at)])
+    )
     every_command_works(busy)
 
 
 def test_imported_tombstone_erases_nothing_here(busy: Cli, home: Path, project: Path) -> None:
-    is_taken(busy, project, *pack.ranges("s-1", history(bodies=NOTES)))
+    is_imported(busy, project, *pack.ranges("s-1", history(bodies=NOTES)))
     gone = [Sealed(sealed.header, None, None) for sealed in history(bodies=NOTES)]
     end = event(kind="session.forgotten", n=5, clock=5, id="e9", prev=gone[-1].hash)
     before = content_of(home)["event"]

@@ -17,7 +17,7 @@ import pytest
 
 from tests.cli.support import Cli, command
 from tests.cli.test_cli_brief import (
-    test_brief_changes_nothing_and_resume_records_it,
+    test_brief_records_nothing_and_resume_records_an_event,
     test_resume_exits_7_after_an_agent_died,
 )
 from tests.cli.test_cli_care import (
@@ -46,7 +46,7 @@ from tests.cli.test_cli_prove import (
     test_proof_becomes_stale_after_an_edit_and_holds_when_run_again,
 )
 from tests.cli.test_cli_record import (
-    test_a_key_makes_repeating_a_start_harmless,
+    test_start_repeated_with_the_same_key_creates_one_session,
     test_undo_withdraws_everything_that_a_command_recorded,
 )
 from tests.cli.test_cli_session import (
@@ -59,13 +59,13 @@ from tests.pgserver import PgServer
 
 SAMPLE = [
     linted,
-    test_a_key_makes_repeating_a_start_harmless,
+    test_start_repeated_with_the_same_key_creates_one_session,
     test_start_shows_the_paths_of_bound_files,
     test_resume_exits_7_after_an_agent_died,
     test_ambiguous_id_is_refused_with_choices,
     test_another_folder_has_its_own_list_and_all_shows_both,
     test_archive_hides_a_session_and_unarchive_shows_it_again,
-    test_brief_changes_nothing_and_resume_records_it,
+    test_brief_records_nothing_and_resume_records_an_event,
     test_config_shows_no_password,
     test_export_and_import_carry_a_session_with_its_artifacts,
     test_forget_names_what_it_cannot_reach_and_that_the_id_is_used_up,
@@ -82,7 +82,7 @@ SAMPLE = [
     test_verify_reports_what_it_checked,
     test_recorded_file_edits_are_counted_in_the_message,
 ]
-"""So that none of them is imported for nothing."""
+"""The imported tests, listed so that the linter does not remove the imports."""
 
 
 @pytest.fixture

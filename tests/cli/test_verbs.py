@@ -93,7 +93,7 @@ def test_refusal_names_only_existing_or_later_commands() -> None:
         for move in shown:
             name, rest = split(shlex.split(move))
             parse(name, rest)
-        assert shown or refused.hint, f"{refused} leaves its reader alone"
+        assert shown or refused.hint, f"{refused} suggests no command"
 
 
 def test_every_move_of_the_model_has_a_command_except_later_ones() -> None:
@@ -107,7 +107,7 @@ def test_every_move_of_the_model_has_a_command_except_later_ones() -> None:
 
 
 def _texts() -> list[tuple[str, str]]:
-    """Yield every string of the source that is not a docstring, with its file."""
+    """Return every string of the source that is not a docstring, with its file."""
     found = []
     for path in SOURCE.rglob("*.py"):
         tree = ast.parse(path.read_text(encoding="utf-8"))

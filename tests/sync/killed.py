@@ -1,7 +1,7 @@
 """Syncs that are killed at a call to the remote, each in a fork of a process that loaded all once.
 
-Run as a program it serves requests over its standard streams. It never speaks to a remote itself:
-what does so in Rust has threads, and a fork of a process with threads is not one to rely on.
+Run as a program, it serves requests over its standard streams. It never connects to a remote
+itself: the client library starts threads, and a process with threads cannot be forked safely.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ class Killing(Wrapper):
 
 
 class Killer:
-    """The server's end for tests."""
+    """The client that tests use."""
 
     def __init__(self) -> None:
         self._process = subprocess.Popen(
@@ -81,12 +81,12 @@ class Killer:
         )
 
     def sync(self, step: Step) -> str:
-        """How it ended: `done`, `killed`, or what went wrong."""
-        ask, tell = self._process.stdin, self._process.stdout
-        assert ask is not None and tell is not None
-        ask.write(json.dumps(step) + "\n")
-        ask.flush()
-        return tell.readline().strip()
+        """Return how it ended: `done`, `killed`, or the error."""
+        requests, answers = self._process.stdin, self._process.stdout
+        assert requests is not None and answers is not None
+        requests.write(json.dumps(step) + "\n")
+        requests.flush()
+        return answers.readline().strip()
 
     def close(self) -> None:
         self._process.communicate()

@@ -173,17 +173,17 @@ def test_missing_commit_is_reported_until_it_arrives_or_the_session_is_paused_he
     session.resume()
     session.note("on the way")
     session.resume()
-    assert "is not here" in lacking(move.desktop)["commit"], "later devices know it, too"
+    assert "is not here" in lacking(move.desktop)["commit"], "resuming here does not hide it"
     git(here, "pull", "-q", str(there), "main")
     assert lacking(move.desktop) == {}
     git(here, "reset", "-q", "--hard", "HEAD~1")
     assert "lacks 1 commit" in lacking(move.desktop)["commit"]
     session.pause()
     session.resume()
-    assert lacking(move.desktop) == {}, "it was laid aside as it was"
+    assert lacking(move.desktop) == {}, "it was paused at this commit"
 
 
-def test_project_under_another_name_is_known_by_where_the_session_began(move: Move) -> None:
+def test_renamed_project_is_recognised_by_the_commit_where_the_session_began(move: Move) -> None:
     move.begin()
     session, there = move.laptop.session("login"), move.folder("laptop")
     session.resume()
@@ -206,7 +206,7 @@ def test_project_under_another_name_is_known_by_where_the_session_began(move: Mo
     assert arrival.meant_here(desktop.context, nothing.value) == "login"
 
 
-def test_pause_is_of_the_checkout_where_the_session_is_current_alone(move: Move) -> None:
+def test_pause_from_another_checkout_records_no_commit(move: Move) -> None:
     move.begin()
     elsewhere = move.travellers.folder / "elsewhere"
     elsewhere.mkdir()
@@ -236,7 +236,7 @@ def test_pause_repeated_with_its_key_is_one_event_despite_new_commits(move: Move
 
 
 @pytest.mark.req("X2-5")
-def test_where_another_branch_is_checked_out_a_switch_is_offered_and_no_merge(move: Move) -> None:
+def test_missing_commits_of_another_branch_suggest_git_switch(move: Move) -> None:
     there, here = move.folder("laptop"), move.folder("desktop")
     move.begin()
     git(here, "pull", "-q", str(there), "main")
@@ -254,7 +254,7 @@ def test_where_another_branch_is_checked_out_a_switch_is_offered_and_no_merge(mo
     assert state_of(move.laptop.session("login")).core.git_branch == "", "it is detached"
 
 
-def test_all_commits_are_missing_where_nothing_is_checked_out(move: Move) -> None:
+def test_commits_are_missing_in_a_checkout_without_any(move: Move) -> None:
     move.begin()
     git(move.folder("desktop"), "fetch", "-q", str(move.folder("laptop")), "main")
     move.desktop.remotes.fetch()

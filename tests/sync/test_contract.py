@@ -1,4 +1,4 @@
-"""Every remote there is, held against the contract."""
+"""Every kind of remote passes the contract tests."""
 
 from __future__ import annotations
 
@@ -39,8 +39,8 @@ class TestBucket(RemoteContract):
         return partial(open_remote, seaweedfs.address(os.urandom(8).hex()))
 
 
-class TestCarefully(RemoteContract):
-    """rclone, which overwrites whatever is there: every write is read back."""
+class TestReadBack(RemoteContract):
+    """rclone, which overwrites existing objects: every write is read back."""
 
     @pytest.fixture
     def opener(self, rclone: Server, monkeypatch: pytest.MonkeyPatch) -> Callable[[], Remote]:

@@ -37,7 +37,7 @@ def code_of(key: Key, name: str = "other") -> key_text.DeviceCode:
 
 
 def two() -> tuple[Key, Key, DeviceGroup]:
-    """A circle of a laptop and a desk."""
+    """Return the keys of a laptop and a desk, and their device group."""
     laptop, desk = keys.new_key(), keys.new_key()
     group = device_group.found(laptop, "laptop", RECOVERY, made=1)
     return laptop, desk, device_group.approve(group, laptop, code_of(desk, "desk"), made=2)
@@ -50,7 +50,7 @@ def meaning(group: DeviceGroup) -> object:
 # --- what devices do --------------------------------------------------------------------------
 
 
-def test_founder_is_in_and_holds_the_first_epoch() -> None:
+def test_founder_is_active_and_has_the_first_epoch() -> None:
     key = keys.new_key()
     group = device_group.found(key, "laptop", RECOVERY, made=1)
     (device,) = group.devices()
@@ -60,7 +60,7 @@ def test_founder_is_in_and_holds_the_first_epoch() -> None:
     assert len(group.name_key) == 32 and len(group.id) == 32
 
 
-def test_approved_device_reads_the_circle_with_every_epoch() -> None:
+def test_approved_device_and_recovery_key_read_the_group_with_every_epoch() -> None:
     laptop, desk, group = two()
     group = device_group.rotate(group, laptop, made=3)
     seen = device_group.decode(device_group.encode(group, laptop), desk)
@@ -89,7 +89,7 @@ def test_revoked_device_may_not_sign_and_gets_an_error() -> None:
         device_group.encode(group, desk)
 
 
-def test_revoked_stays_revoked() -> None:
+def test_revoked_device_cannot_be_approved_again() -> None:
     laptop, desk, group = two()
     group = device_group.revoke(group, laptop, desk.id, made=3)
     with pytest.raises(Refused, match="revoked permanently"):
@@ -106,7 +106,7 @@ def test_device_is_not_added_twice_and_does_not_revoke_itself() -> None:
         device_group.revoke(group, laptop, "0" * 16, made=3)
 
 
-def test_two_devices_never_have_one_name() -> None:
+def test_two_devices_never_have_the_same_name() -> None:
     laptop, _, group = two()
     group = device_group.approve(group, laptop, code_of(keys.new_key(), "desk"), made=3)
     group = device_group.rename(group, laptop, laptop.id, "desk", made=4)
@@ -132,7 +132,7 @@ def test_replaced_recovery_code_opens_nothing_new_and_may_not_sign() -> None:
     with pytest.raises(Locked):
         device_group.decode(device_group.encode(after, laptop), old)
     assert device_group.decode(device_group.encode(after, laptop), new) == after
-    # Whoever found the old paper says something as if it had not been replaced.
+    # The finder of the old code signs as if it had not been replaced.
     late = device_group.approve(group, old, code_of(keys.new_key(), "thief"), made=2)
     assert meaning(union(after, late)) == meaning(after)
 
@@ -141,7 +141,7 @@ def test_replaced_recovery_code_opens_nothing_new_and_may_not_sign() -> None:
 
 
 def history(chance: random.Random) -> list[DeviceGroup]:
-    """What each of some devices knows at the end, without having met again."""
+    """Return the group as each device knows it at the end, without a last sync."""
     founder = keys.new_key()
     start = device_group.found(founder, "d0", RECOVERY, made=0)
     known: dict[str, tuple[Key, DeviceGroup]] = {founder.id: (founder, start)}
@@ -183,7 +183,7 @@ def act(
 
 
 @pytest.mark.parametrize("seed", range(15))
-def test_union_is_commutative_associative_idempotent_and_blind_to_order(seed: int) -> None:
+def test_union_is_commutative_associative_idempotent_and_independent_of_order(seed: int) -> None:
     chance = random.Random(seed)
     parts = history(chance)
     whole = parts[0]
@@ -222,7 +222,7 @@ def test_later_statements_of_a_revoked_signer_do_not_count(seed: int) -> None:
         assert endings <= whole._past[whole.epoch.hash] | {whole.epoch.hash}
 
 
-def test_devices_that_a_stolen_one_added_after_its_revocation_are_not_in() -> None:
+def test_device_added_by_a_revoked_device_is_not_active() -> None:
     laptop, thief, group = two()
     revoked = device_group.revoke(group, laptop, thief.id, made=3)
     accomplice = keys.new_key()
@@ -233,7 +233,7 @@ def test_devices_that_a_stolen_one_added_after_its_revocation_are_not_in() -> No
     assert meaning(both) == meaning(revoked)
 
 
-def test_of_two_that_revoke_each_other_the_older_stays_and_recovery_outranks_both() -> None:
+def test_older_of_two_that_revoke_each_other_stays_unless_recovery_revokes_it() -> None:
     laptop, desk, group = two()
     one = device_group.revoke(group, laptop, desk.id, made=3)
     other = device_group.revoke(group, desk, laptop.id, made=3)
@@ -257,7 +257,7 @@ def test_two_revocations_at_once_leave_no_clean_epoch_until_it_is_refreshed() ->
     assert device_group.with_clean_epoch(fresh, laptop, made=7) is fresh
 
 
-def test_circles_of_two_persons_do_not_merge() -> None:
+def test_device_groups_of_two_persons_do_not_merge() -> None:
     with pytest.raises(Swapped, match="two persons"):
         union(two()[2], two()[2])
 
@@ -265,7 +265,7 @@ def test_circles_of_two_persons_do_not_merge() -> None:
 # --- forgery ----------------------------------------------------------------------------------
 
 
-def said_by(key: Key, among: DeviceGroup, **fields: object) -> SignedStatement[Statement]:
+def signed_by(key: Key, among: DeviceGroup, **fields: object) -> SignedStatement[Statement]:
     seen = tuple(among.log)
     given = {"kind": "rotated", "by": key.id, "made": 9, "circle": among.id, "seen": seen}
     return device_group.STATEMENTS.sign(Statement(**{**given, **fields}), key)  # type: ignore[arg-type]
@@ -274,39 +274,39 @@ def said_by(key: Key, among: DeviceGroup, **fields: object) -> SignedStatement[S
 def test_forged_unsigned_and_foreign_statements_are_refused() -> None:
     laptop, desk, group = two()
     good, stranger = list(group.log.values()), keys.new_key()
-    unsigned = said_by(laptop, group)
+    unsigned = signed_by(laptop, group)
     unsigned.signature = bytes(64)
     with pytest.raises(Tampered, match="signature"):
         DeviceGroup([*good, unsigned])
     with pytest.raises(Tampered, match="signature"):
-        DeviceGroup([*good, said_by(stranger, group, by=laptop.id)])
+        DeviceGroup([*good, signed_by(stranger, group, by=laptop.id)])
     with pytest.raises(NotEntitled, match="outside"):
-        DeviceGroup([*good, said_by(stranger, group)])
+        DeviceGroup([*good, signed_by(stranger, group)])
     publics = {"recipient": stranger.recipient, "verify": stranger.verify.hex()}
     with pytest.raises(NotEntitled, match="outside"):
-        DeviceGroup([*good, said_by(stranger, group, kind="added", name="me", **publics)])
+        DeviceGroup([*good, signed_by(stranger, group, kind="added", name="me", **publics)])
     with pytest.raises(Tampered, match="another group"):
-        DeviceGroup([*good, said_by(laptop, group, circle="0" * 32)])
+        DeviceGroup([*good, signed_by(laptop, group, circle="0" * 32)])
     with pytest.raises(Tampered, match="incomplete"):
-        DeviceGroup([*good, said_by(laptop, group, seen=("0" * 64,))])
+        DeviceGroup([*good, signed_by(laptop, group, seen=("0" * 64,))])
     with pytest.raises(Tampered, match="incomplete"):
         DeviceGroup(good[1:])
     with pytest.raises(Tampered, match="one founding"):
         DeviceGroup([*good, *two()[2].log.values()])
     with pytest.raises(NotEntitled, match="outside"):
-        # Before it was let in, the desk had no voice.
-        DeviceGroup([*good, said_by(desk, group, seen=(good[0].hash,))])
+        # The desk may not sign what precedes its approval.
+        DeviceGroup([*good, signed_by(desk, group, seen=(good[0].hash,))])
 
 
 def test_statement_of_an_unknown_kind_is_stored_and_changes_nothing() -> None:
     laptop, _, group = two()
     text, seals = [*group.log.values()], group._seals.values()
-    newer = DeviceGroup([*text, said_by(laptop, group, kind="blessed")], recoveries=seals)
+    newer = DeviceGroup([*text, signed_by(laptop, group, kind="blessed")], recoveries=seals)
     assert meaning(newer) == meaning(group) and len(newer.log) == 3
     assert union(newer, group) == union(group, newer)
 
 
-def test_every_bit_flip_of_a_circle_object_is_noticed() -> None:
+def test_every_bit_flip_of_a_group_object_is_noticed() -> None:
     laptop, _, group = two()
     data = device_group.encode(group, laptop)
     for at in range(0, len(data), 11):
@@ -316,7 +316,7 @@ def test_every_bit_flip_of_a_circle_object_is_noticed() -> None:
             device_group.decode(bytes(spoiled), laptop)
 
 
-def test_object_that_a_revoked_device_made_later_is_refused() -> None:
+def test_group_object_that_a_revoked_device_signed_is_refused() -> None:
     laptop, desk, group = two()
     after = device_group.revoke(group, laptop, desk.id, made=3)
     forged = device_group._packed(after, desk, after.recipients())
@@ -393,14 +393,14 @@ def test_group_cannot_be_founded_with_the_recovery_key_of_another_person() -> No
             DeviceGroup([text])
     named["kind"] = "recovery"
     with pytest.raises(Tampered, match="did not sign"):
-        DeviceGroup([*group.log.values(), said_by(laptop, group, **named)])
+        DeviceGroup([*group.log.values(), signed_by(laptop, group, **named)])
 
 
 # --- limits -----------------------------------------------------------------------------------
 
 
 def chained(count: int) -> tuple[Key, list[SignedStatement[Statement]]]:
-    """So many statements, each of which has seen the one before."""
+    """Return this many statements, each of which has seen the previous one."""
     laptop, _, group = two()
     text = list(group.log.values())
     while len(text) < count:
@@ -436,15 +436,16 @@ def test_last_places_of_a_log_are_reserved_for_revocations() -> None:
 
 
 def hostile(count: int) -> list[SignedStatement[Statement]]:
-    """Devices that each revoke the next one, without knowledge of each other."""
+    """Return statements of devices that each revoke the next, unaware of each other."""
     laptop, _, group = two()
     (first, *_) = group.log.values()
     every = [keys.new_key() for _ in range(count)]
     added = [
-        said_by(laptop, group, kind="added", seen=(first.hash,), **_public(each)) for each in every
+        signed_by(laptop, group, kind="added", seen=(first.hash,), **_public(each))
+        for each in every
     ]
     out = [
-        said_by(key, group, kind="revoked", seen=(added[at].hash,), target=every[at - 1].id)
+        signed_by(key, group, kind="revoked", seen=(added[at].hash,), target=every[at - 1].id)
         for at, key in enumerate(every)
     ]
     return [first, *added, *out]

@@ -78,7 +78,7 @@ def test_briefing_names_the_device_of_each_event(two: Two) -> None:
 @pytest.mark.req("S2-72")
 def test_two_machines_of_one_name_have_different_names_in_the_group(two: Two) -> None:
     for home in (two.laptop, two.desktop):
-        home.config("device_name", "localhost")  # as the machines themselves would say
+        home.config("device_name", "localhost")  # the name that both machines have
     there = two.desktop.session("login")
     there.files.bind("craft")
     assert section(there)["devices"] == sorted(["laptop", "desktop"], key=_by_id(two))
@@ -116,7 +116,7 @@ def test_events_under_a_former_id_of_a_home_have_its_name(
     )
 
 
-def test_with_one_device_no_device_is_named(travellers: Travellers) -> None:
+def test_briefing_of_a_session_on_one_device_names_no_device(travellers: Travellers) -> None:
     home = travellers.make("alone")
     session = home.start("Fix the login")
     session.note("mind the path", for_next=True)
@@ -193,7 +193,7 @@ def section(session: Session) -> dict[str, Any]:
 
 
 @pytest.mark.req("S2-67", "S2-68", "S2-69", "S2-70", "S2-71", "S2-72", "S2-73", "S2-74", "S2-75")
-def test_craft_file_lists_other_devices(two: Two) -> None:
+def test_craft_file_has_the_devices_and_the_state_of_syncing(two: Two) -> None:
     two.session.files.bind("craft")
     assert section(two.session) == {
         "enabled": True,
@@ -216,7 +216,7 @@ def test_craft_file_lists_other_devices(two: Two) -> None:
     two.session.note("and more")
     reported = section(two.session)
     assert (reported["sync_status"], reported["sync_error"]) == ("error", "full")
-    assert reported["last_sync"] == last, "when it last went well"
+    assert reported["last_sync"] == last, "the last sync that succeeded"
     assert reported["shared_with"] == ["bob@example.org"]
     two.laptop.context.store.machine.remotes.add("other", "s3://bucket/p", "", 1)
     other = two.laptop.context.store.machine.remotes.all()[0]
@@ -264,7 +264,7 @@ def test_craft_file_shows_a_failed_sync_and_a_removed_remote_at_once(two: Two) -
     assert (reported["sync_status"], reported["sync_error"]) == ("error", "it is away")
     two.laptop.remotes.remove(known(two.laptop).name)
     before, reported = reported, section(two.session)
-    assert reported["devices"] == before["devices"], "who wrote in it stays known"
+    assert reported["devices"] == before["devices"], "the devices are still listed"
     assert (reported["enabled"], reported["encrypted"]) == (False, False)
     assert (reported["last_sync"], reported["sync_status"], reported["sync_error"]) == (
         None,

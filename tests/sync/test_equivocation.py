@@ -1,4 +1,4 @@
-"""A storage that shows each device another history, and how that is noticed."""
+"""A storage that shows each device a different history, and how that is noticed."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.sync.travelling import Travellers, hashes, travel
 
 
 def met(travellers: Travellers, remote: MemoryRemote) -> tuple[Forestay, Forestay, str]:
-    """Two devices that have all of a session."""
+    """Return two devices that have all events of a session, and its id."""
     a, b = travellers.make("a"), travellers.make("b")
     session = a.start("travel").id
     for home in (a, b, a):
@@ -31,24 +31,24 @@ def write(home: Forestay, session: str, word: str, count: int) -> None:
 def twins(
     travellers: Travellers, remote: MemoryRemote, session: str, left: int, right: int
 ) -> tuple[MemoryRemote, MemoryRemote]:
-    """What a home and its copy, made block by block, have put there after both wrote on."""
+    """Return the remotes of a home and of its exact copy, after each pushed more events."""
     shutil.copytree(travellers.folder / "a", travellers.folder / "twin")
-    stories = []
+    histories = []
     for name, word, count in (("a", "left", left), ("twin", "right", right)):
         home = travellers.reopen(name, same_place=True)
         write(home, session, word, count)
-        stories.append(MemoryRemote(dict(remote.objects)))
-        assert not travel(home, remote=stories[-1]).problems
+        histories.append(MemoryRemote(dict(remote.objects)))
+        assert not travel(home, remote=histories[-1]).problems
         home.close()
-    one, other = stories
+    one, other = histories
     return one, other
 
 
-# A shorter story is first of all an older one.
+# A shorter history is reported as an older one.
 @pytest.mark.parametrize(
     "left, right, kind", [(1, 1, Forked), (3, 3, Forked), (1, 3, Forked), (3, 1, RolledBack)]
 )
-def test_other_history_of_a_device_than_was_shown_is_noticed(
+def test_different_history_of_a_device_than_before_is_noticed(
     travellers: Travellers, left: int, right: int, kind: type[Tampered]
 ) -> None:
     remote = MemoryRemote()
@@ -72,12 +72,12 @@ def test_separated_devices_have_everything_after_they_meet(
 ) -> None:
     remote = MemoryRemote()
     a, b, session = met(travellers, remote)
-    stories = [MemoryRemote(dict(remote.objects)) for _ in range(2)]
+    histories = [MemoryRemote(dict(remote.objects)) for _ in range(2)]
     for round in range(3):
-        for home, story in zip((a, b), stories, strict=True):
+        for home, history in zip((a, b), histories, strict=True):
             write(home, session, f"{home.context.store.machine.device} {round}", 1)
-            assert not travel(home, remote=story).problems
-    joined = MemoryRemote({**stories[0].objects, **stories[1].objects})
+            assert not travel(home, remote=history).problems
+    joined = MemoryRemote({**histories[0].objects, **histories[1].objects})
     for home in (a, b, a):
         assert not travel(home, remote=joined).problems
     assert hashes(a, session) == hashes(b, session) and len(hashes(a, session)) == 7
@@ -87,7 +87,7 @@ def test_separated_devices_have_everything_after_they_meet(
 def test_part_of_a_history_reveals_that_the_rest_is_hidden(
     travellers: Travellers, seed: int
 ) -> None:
-    """Whatever is shown of it, unless it is a beginning, is seen to be a piece."""
+    """Any part but the beginning is recognised as incomplete."""
     chance, remote = random.Random(seed), MemoryRemote()
     a, b, session = met(travellers, remote)
     lying = Lying(remote)

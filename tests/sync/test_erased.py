@@ -1,4 +1,4 @@
-"""Forgotten events are erased on the remote and on other devices; no one else can erase."""
+"""Forgotten events are erased on the remote and on other devices; only a tombstone erases."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def held(home: Forestay, session: str) -> bytes:
         return b"".join(stored.data or b"" for stored in view.events())
 
 
-def test_a_forgotten_event_goes_from_every_pack_and_every_home(
+def test_forgotten_event_is_erased_from_every_pack_and_home(
     travellers: Travellers, remote: MemoryRemote
 ) -> None:
     a, b, c = (travellers.make(name) for name in "abc")
@@ -63,7 +63,9 @@ def test_a_forgotten_event_goes_from_every_pack_and_every_home(
     assert travel(a, remote=remote).sessions[0].packs_up == 0
 
 
-def test_a_stale_copy_does_not_bring_it_back(travellers: Travellers, remote: MemoryRemote) -> None:
+def test_stale_pack_does_not_restore_a_forgotten_event(
+    travellers: Travellers, remote: MemoryRemote
+) -> None:
     a, b = travellers.make("a"), travellers.make("b")
     session = a.start("x")
     wrong = session.note(CANARY)
@@ -77,7 +79,7 @@ def test_a_stale_copy_does_not_bring_it_back(travellers: Travellers, remote: Mem
         travel(home, remote=remote)
         assert home is not a or CANARY.encode() not in held(a, session.id)
     assert CANARY.encode() not in held(b, session.id)
-    # Whoever meets the old pack there once more replaces it once more.
+    # A device that finds the old pack there again replaces it again.
     assert CANARY.encode() not in pack_contents(a, session.id, remote)
 
 
@@ -105,7 +107,7 @@ def test_pack_with_missing_content_and_no_tombstone_is_tampering(
     assert not travel(b, remote=remote).problems
 
 
-def test_a_session_that_was_forgotten_is_forgotten_by_the_others(
+def test_forgotten_session_is_erased_on_other_devices(
     travellers: Travellers, remote: MemoryRemote
 ) -> None:
     a, b = travellers.make("a"), travellers.make("b")

@@ -1,4 +1,4 @@
-"""A folder as a remote: what sync tools leave in it, and what becomes of sticks and shares."""
+"""A folder as a remote: what sync tools leave in it, and sticks and shares that are missing."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def names(remote: Remote, prefix: str = "") -> list[str]:
     return [each.name for each in remote.list(prefix)]
 
 
-# --- how objects lie there ----------------------------------------------------------------------
+# --- how objects are stored ---------------------------------------------------------------------
 
 
 def test_objects_are_files_below_the_folder_and_private(remote: Remote, folder: Path) -> None:
@@ -131,7 +131,7 @@ def test_stick_without_hard_links_stores_objects(
     assert remote.probe() == Probe(True, True)
 
 
-def test_probe_makes_no_folder_that_was_not_there(remote: Remote, folder: Path) -> None:
+def test_probe_creates_no_folder(remote: Remote, folder: Path) -> None:
     assert remote.probe() == Probe(True, True)
     assert not folder.exists()
 
@@ -142,7 +142,7 @@ def test_home_may_be_written_as_a_tilde() -> None:
 
 
 @pytest.mark.parametrize("address", ["folder:", "folder", "ftp://x/y", "", "folder:a\0b"])
-def test_empty_address_is_refused(address: str) -> None:
+def test_invalid_address_is_refused(address: str) -> None:
     with pytest.raises(InvalidInput):
         open_remote(address)
 
@@ -177,7 +177,7 @@ def test_unrelated_files_and_objects_are_distinguished() -> None:
 
 
 @pytest.mark.parametrize("spelling", COPIES)
-def test_copy_is_read_for_the_object_that_is_missing(
+def test_copy_is_read_in_place_of_a_missing_object(
     remote: Remote, folder: Path, spelling: str
 ) -> None:
     remote.put(NAME, b"sealed")
@@ -240,7 +240,7 @@ def test_placeholder_is_listed_and_the_user_is_asked_to_download_it(
 # --- links --------------------------------------------------------------------------------------
 
 
-def test_links_lead_nowhere(remote: Remote, folder: Path, tmp_path: Path) -> None:
+def test_links_are_not_followed(remote: Remote, folder: Path, tmp_path: Path) -> None:
     outside = tmp_path / "outside"
     outside.mkdir()
     (outside / "secret").write_bytes(b"private")
@@ -295,7 +295,7 @@ def test_missing_stick_is_not_set_up_again(folder: Path) -> None:
     assert remote.put("s/2", b"") and names(remote) == [FORMAT, "s/1", "s/2"]
 
 
-def test_mark_under_the_name_of_a_copy_is_a_mark(remote: Remote, folder: Path) -> None:
+def test_format_object_under_the_name_of_a_copy_is_recognised(remote: Remote, folder: Path) -> None:
     remote.put(FORMAT, b"forestay remote 1\n")
     (folder / FORMAT).rename(folder / f"{FORMAT} (1)")
     assert open_remote(f"folder:{folder}", known=True).get(FORMAT) == b"forestay remote 1\n"
@@ -340,7 +340,7 @@ def test_file_in_place_of_a_folder_below_is_reported(remote: Remote, folder: Pat
         (errno.EBADF, RemoteFailed, "bad file descriptor"),
     ],
 )
-def test_error_of_the_system_has_a_hint(
+def test_system_error_has_a_class_and_a_reason_and_leaves_no_file(
     remote: Remote,
     folder: Path,
     monkeypatch: pytest.MonkeyPatch,

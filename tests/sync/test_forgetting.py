@@ -1,4 +1,4 @@
-"""Forgetting travels: what one device forgot is gone from the remote and from every device."""
+"""What one device forgot is erased on the remote and on every other device."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def both(travellers: Travellers) -> tuple[Forestay, Forestay]:
 
 
 def holding(folder: Path, word: str = WORD) -> list[str]:
-    """The files below a folder that hold a word, as bytes or packed."""
+    """Return the files below a folder that contain a word, as bytes or packed."""
     found = subprocess.run(
         ["grep", "-rlia", word, str(folder)], capture_output=True, text=True
     ).stdout.split()
@@ -52,7 +52,7 @@ def holding(folder: Path, word: str = WORD) -> list[str]:
 
 
 def on_remote(home: Forestay, session: str = "s-1") -> bytes:
-    """All that a device with the keys can read of a session there."""
+    """Return all that a device with the keys can read of a session on the remote."""
     seen: list[bytes] = []
 
     def read(self: PackReader, name: PackName, data: bytes) -> object:
@@ -72,7 +72,7 @@ def on_remote(home: Forestay, session: str = "s-1") -> bytes:
 
 
 def numbers(home: Forestay, word: str = WORD) -> list[int]:
-    """The events that say the word."""
+    """Return the numbers of the events that contain the word."""
     lines = home.session("s-1").log()
     return [line.event.seq for line in lines if word in str(line.event.body)]
 
@@ -106,7 +106,7 @@ def test_forgotten_event_is_erased_on_the_remote_and_other_devices(
     for home in (a, b, fresh):
         assert home.session("s-1").verify().ok
         assert (travel(home).up, travel(home).down) == (0, 0)
-    # A copy of b from before, put back: it learns of the tombstone before it says anything.
+    # An old copy of b is restored: it pulls the tombstone before it pushes.
     b.close()
     shutil.rmtree(travellers.folder / "b")
     shutil.copytree(old, travellers.folder / "b")
@@ -122,7 +122,7 @@ def test_forgotten_event_is_erased_on_the_remote_and_other_devices(
 
 @pytest.mark.parametrize("why", [Unreachable("gone"), KeyboardInterrupt()], ids=repr)
 @pytest.mark.parametrize("others", [0, 3])
-def test_forgotten_event_is_erased_even_if_the_visit_fails(
+def test_forgotten_event_is_erased_even_if_a_sync_fails(
     travellers: Travellers,
     both: tuple[Forestay, Forestay],
     monkeypatch: pytest.MonkeyPatch,
@@ -175,7 +175,7 @@ def test_forgotten_event_is_erased_even_if_the_process_dies_after_the_pull(
     assert holding(travellers.folder / "b") == []
 
 
-def test_a_session_that_one_device_forgets_is_gone_everywhere(
+def test_session_that_one_device_forgets_is_erased_everywhere(
     travellers: Travellers, both: tuple[Forestay, Forestay]
 ) -> None:
     a, b = both
@@ -242,12 +242,12 @@ def test_late_pack_is_replaced_by_its_own_device(
     assert OTHER.encode() not in on_remote(travellers.make("c"))
 
 
-def test_a_pack_that_was_emptied_without_a_tombstone_is_tampering(
+def test_pack_emptied_without_a_tombstone_is_tampering(
     travellers: Travellers, both: tuple[Forestay, Forestay], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     a, _ = both
     a.session("s-1").lifecycle.forget(numbers(a)[0])
-    # A device that erases more than it says.
+    # A device that erases more than its tombstone names.
     a.context.store.database.write(  # type: ignore[attr-defined]
         lambda connection: connection.execute(
             "UPDATE event SET salt = NULL, data = NULL WHERE position & 4294967295 = 5"

@@ -1,8 +1,8 @@
 """Sealed objects open forever: the stored samples, and the bytes inside them.
 
-What age makes is different each time, so the kept files are only read; what is inside is made
-of fixed keys here and pinned. `python -m tests.sync.test_golden_sealed` writes the files again,
-which is right only when a new version of the format is added to the old one.
+What age writes differs each time, so the stored files are only read; the content is made with
+fixed keys here, and its hash is pinned. `python -m tests.sync.test_golden_sealed` writes the files
+again, which is right only when a new version of the format is added to the old one.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def claim(group_id: str) -> Claim:
     )
 
 
-def test_kept_circle_ring_and_pack_open() -> None:
+def test_stored_group_ring_and_pack_open() -> None:
     group = device_group.decode((FOLDER / "circle").read_bytes(), KEY)
     assert device_group.decode((FOLDER / "circle").read_bytes(), RECOVERY) == group
     assert [each.name for each in group.devices()] == ["ann's laptop", "desk"]
@@ -51,12 +51,12 @@ def test_kept_circle_ring_and_pack_open() -> None:
     assert who.id == group.id
 
 
-def test_kept_key_file_opens() -> None:
+def test_stored_key_file_opens() -> None:
     data = (FOLDER / "device.key").read_bytes()
     assert keys.imported(data, "device.key", None)[0].id == KEY.id
 
 
-def test_bytes_inside_a_sealed_pack_are_as_they_were() -> None:
+def test_bytes_inside_a_sealed_pack_have_not_changed() -> None:
     secret = keys.Secret(key_text.secret_of(bytes(range(32))))
     data = sealed_pack.seal_pack(claim("c" * 32), PACK, KEY, secret)
     line, _, age = data.partition(b"\n")
@@ -67,7 +67,7 @@ def test_bytes_inside_a_sealed_pack_are_as_they_were() -> None:
     )
 
 
-def test_statement_is_signed_as_it_was() -> None:
+def test_bytes_and_signature_of_a_statement_have_not_changed() -> None:
     statement = device_group.Statement("rotated", KEY.id, 5, circle="c" * 32, seen=(HASH,), epoch=2)
     text = device_group.STATEMENTS.sign(statement, KEY)
     assert (
@@ -76,7 +76,7 @@ def test_statement_is_signed_as_it_was() -> None:
     )
 
 
-def test_inside_has_length_claim_signature_and_body() -> None:
+def test_content_of_an_object_is_length_claim_signature_and_body() -> None:
     inside = envelope.parted("SEALED", b"\0\0\0\x02{}" + b"s" * 64 + b"body")
     assert inside == envelope.Inside("SEALED", b"{}", b"s" * 64, b"body")
 

@@ -36,7 +36,7 @@ def test_an_unreachable_remote_does_not_stop_the_others(world: World, ann: Fores
     assert isinstance(stick.error, Unreachable) and usb.error is None
 
 
-def test_report_has_the_error_that_stopped_the_visit(
+def test_report_has_the_error_that_stopped_the_sync(
     ann: Forestay, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """One session finds the remote gone while another one is still being uploaded."""
@@ -65,32 +65,32 @@ def test_folder_that_never_answers_is_unreachable(
 ) -> None:
     """Waiting for it would block every other sync of this home."""
     (usb,) = ann.context.store.machine.remotes.all()
-    goes_on, get = Event(), FolderRemote.get
+    release, get = Event(), FolderRemote.get
 
     def hang(self: FolderRemote, name: str) -> bytes:
-        goes_on.wait(20)
+        release.wait(20)
         return get(self, name)
 
     with monkeypatch.context() as patch:
         patch.setattr(FolderRemote, "get", hang)
         patch.setattr(connect, "HANGS", 0.3)
         (report,) = ann.remotes.sync()
-    assert isinstance(report.error, Unreachable) and not goes_on.is_set()
+    assert isinstance(report.error, Unreachable) and not release.is_set()
     assert f"{usb.address} does not answer" in str(report.error)
     assert report.waiting == 2
     (report,) = ann.remotes.sync()
     assert (report.worst, report.up) == (None, 2)
-    goes_on.set()
+    release.set()
 
 
 def test_late_effects_of_a_hanging_folder_are_harmless(
     world: World, ann: Forestay, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Abandoned calls end in the middle of the next visit, or after it."""
-    goes_on, ended, put = Event(), Event(), FolderRemote.put
+    release, ended, put = Event(), Event(), FolderRemote.put
 
     def hang(self: FolderRemote, name: str, data: bytes) -> bool:
-        goes_on.wait(20)
+        release.wait(20)
         try:
             return put(self, name, data)
         finally:
@@ -101,7 +101,7 @@ def test_late_effects_of_a_hanging_folder_are_harmless(
         patch.setattr(connect, "HANGS", 0.3)
         (report,) = ann.remotes.sync()
     assert isinstance(report.error, Unreachable)
-    goes_on.set()
+    release.set()
     (report,) = ann.remotes.sync()
     assert ended.wait(10) and report.worst is None
     (report,) = ann.remotes.sync()

@@ -39,7 +39,7 @@ from tests.sync.people import World, notes, person_of, synced
 
 
 def lure(world: World, by: Forestay, to: Forestay, session: str) -> str:
-    """A session under a chosen id, shared with a person who did not ask for it."""
+    """Upload a session under a chosen id, shared with a person who did not ask for it."""
     me, person = identity(by.context), key_text.read_person_key(person_of(to))
     ring = key_ring.new_ring(me.group, me.key, session, made=1)
     change = key_ring.share(ring, person, mode=key_ring.CONTINUE, made=1)
@@ -109,7 +109,7 @@ def test_session_of_another_own_device_under_a_shared_id_stays_on_the_remote(
 
 
 def ring_of(world: World, by: Forestay) -> tuple[key_ring.KeyRing, SessionKeys]:
-    """The keys of the session as someone reads them."""
+    """Return the keys of the session as a home reads them."""
     remote = FolderRemote(str(world.remote))
     (known,) = by.context.store.machine.remotes.all()
     there = by.context.store.machine.remotes.session(known, "login")
@@ -122,7 +122,7 @@ def ring_of(world: World, by: Forestay) -> tuple[key_ring.KeyRing, SessionKeys]:
 
 
 def usurped(world: World, by: Forestay) -> key_ring.KeyRing:
-    """The keys of a session that was shared with someone, as if it belonged to them."""
+    """Return the keys of a shared session, forged so that it belongs to a member."""
     me = identity(by.context)
     held, _ = ring_of(world, by)
     text: list[SignedStatement[key_ring.KeyChange]] = []
@@ -231,7 +231,7 @@ def test_keys_that_were_shown_before_must_be_shown_again(world: World, ann: Fore
     held, _ = ring_of(world, ann)
     me = identity(ann.context)
     remote = FolderRemote(str(world.remote))
-    # A storage that has the help of one device shows the other keys that never were.
+    # A storage that has the help of one device shows the other device keys that never existed.
     other = key_ring.new_ring(me.group, me.key, "login", made=9)
     for one in list(remote.list(f"s/{held.place}/k/")):
         remote.delete(one.name)
@@ -269,7 +269,7 @@ def test_interrupted_unshare_leaves_the_owner_with_keys_and_is_finished_by_the_n
 
 
 def removed(world: World, ann: Forestay) -> Forestay:
-    """A laptop of the group that does not learn of its revocation."""
+    """Return a laptop of the group that does not learn of its revocation."""
     laptop = world.device("laptop", by=ann)
     synced(ann)
     synced(laptop)
@@ -278,7 +278,7 @@ def removed(world: World, ann: Forestay) -> Forestay:
 
 
 def turned_by(world: World, thief: Identity, held: key_ring.KeyRing, to: Forestay) -> None:
-    """Keys by which a device that holds old ones lets someone in."""
+    """Upload keys by which a device that has old ones adds a member."""
     person = key_text.read_person_key(person_of(to))
     change = key_ring.share(held, person, mode=key_ring.CONTINUE, made=1)
     turned = key_ring.rotated(held, thief.key, made=1, change=change)
@@ -352,12 +352,12 @@ def test_every_session_gets_new_keys_at_the_first_push_after_a_revocation(
 
 
 def precious(stay: Forestay, session: str) -> str:
-    """The number of the note that matters."""
+    """Return the number of the note `precious`."""
     events = (line.event for line in stay.session(session).log())
     return next(str(e.seq) for e in events if "precious" in getattr(e.body, "text", ""))
 
 
-def test_a_visit_with_keys_that_are_not_due_reads_no_keys(world: World, ann: Forestay) -> None:
+def test_sync_without_news_reads_only_the_format_object(world: World, ann: Forestay) -> None:
     ann.start("Old", id="old").note("too")
     removed(world, ann)
     synced(ann)
@@ -379,7 +379,7 @@ class Counting(Wrapper):
         return super().get(name)
 
 
-def test_members_are_not_removed_during_a_sync(
+def test_device_is_not_revoked_during_a_sync(
     world: World, ann: Forestay, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     laptop = world.device("laptop", by=ann)
@@ -407,7 +407,7 @@ def test_members_are_not_removed_during_a_sync(
     assert len(hints) >= 2 and "try again" in hints[0]
     same.devices.revoke(name)
     same.session("login").note("not for the laptop")
-    # Who this device is was found before the revocation.
+    # The identity of this device was read before the revocation.
     report = visit(ann.context, usb, SyncOptions(patience=()), me=before)
     assert (report.problems, report.up) == ([], 1)
     synced(laptop)
@@ -444,7 +444,7 @@ def test_member_is_removed_from_an_unreachable_remote_by_the_next_sync(
 @pytest.mark.parametrize(
     "line", [b"FORESTAY CIRCLE 2 ", b"FORESTAY CIRCLE 1 ", b"FORESTAY RING 1 "]
 )
-def test_group_object_of_no_device_does_not_stop_a_visit(
+def test_invalid_group_object_does_not_stop_a_sync(
     world: World, ann: Forestay, line: bytes
 ) -> None:
     synced(ann)
@@ -456,7 +456,9 @@ def test_group_object_of_no_device_does_not_stop_a_visit(
     assert (report.problems, report.up) == ([], 1)
 
 
-def test_more_statements_than_a_circle_can_hold_stop_no_visit(world: World, ann: Forestay) -> None:
+def test_full_device_group_stops_no_sync_and_has_room_to_revoke(
+    world: World, ann: Forestay
+) -> None:
     desk, laptop = world.device("desk", by=ann), world.device("laptop", by=ann)
     synced(ann)
     synced(desk)
@@ -481,7 +483,7 @@ def test_more_statements_than_a_circle_can_hold_stop_no_visit(world: World, ann:
         assert len(identity(stay.context).group.log) < MOST
 
 
-# --- someone it is no longer shared with --------------------------------------------------------
+# --- a former member ----------------------------------------------------------------------------
 
 
 def test_pack_pushed_after_a_share_ended_is_not_accepted_by_the_next_key_change(
@@ -516,7 +518,7 @@ def test_pack_pushed_after_a_share_ended_is_not_accepted_by_the_next_key_change(
 
 
 def put_pack(world: World, by: Forestay, device: str, body: bytes) -> str:
-    """A pack with any content, signed by a holder of the keys."""
+    """Upload a pack with any content, signed by a device that has the keys."""
     held, there = ring_of(world, by)
     claim = sealed_pack.Claim(
         session="login",
@@ -566,7 +568,7 @@ def test_refused_pack_is_skipped_and_reported_once(world: World, ann: Forestay) 
     assert len(aside(synced(ann))) == 3
 
 
-def test_a_pack_that_is_refused_and_needed_is_an_error(world: World, ann: Forestay) -> None:
+def test_refused_pack_that_a_chain_needs_is_an_error(world: World, ann: Forestay) -> None:
     desk, bob = world.device("desk", by=ann), world.person("bob")
     ann.shares.add("login", person_of(bob))
     synced(bob)
@@ -588,12 +590,12 @@ def test_a_pack_that_is_refused_and_needed_is_an_error(world: World, ann: Forest
     name = object_names.pack_name(pack.place, pack.chain, pack.first, pack.last, data)
     FolderRemote(str(world.remote)).put(name, data)
     assert errors(synced(ann)) == [NotEntitled]
-    synced(desk)  # it never saw the true one, and takes what it can
+    synced(desk)  # it never saw the true pack, and pulls what it can
     assert notes(desk, "login") == ["precious"]
 
 
 def lying(world: World, by: Forestay, about: str) -> None:
-    """The last pack of a member reports events that never existed."""
+    """Make the last pack of a member report events that never existed."""
     held, there = ring_of(world, by)
     chain = held.chain(by.context.store.machine.device)
     path = max((one for one in map(Path, world.files("p")) if chain in str(one)), key=str)
@@ -664,7 +666,7 @@ def test_erasure_by_a_revoked_device_does_not_erase_stored_events(
         assert notes(desk, "login") == ["precious"]
 
 
-# --- a circle of someone else -------------------------------------------------------------------
+# --- the device group of another person ---------------------------------------------------------
 
 
 def test_recovery_code_does_not_join_the_group_of_another_person(
@@ -677,9 +679,9 @@ def test_recovery_code_does_not_join_the_group_of_another_person(
     synced(bob)
     held, _ = ring_of(world, bob)
     (recovery,) = held.owner.recoveries()
-    assert recovery.recipient == ""  # else bob could seal a circle of his own to it
+    assert recovery.recipient == ""  # otherwise bob could seal another group to it
     true = identity(ann.context).group
-    # Whoever knew it nevertheless, and hid the true circle, would be passed over.
+    # A forged group that is sealed to it is ignored, also if the true one is hidden.
     evil, seals = keys.new_key(), keys.recovery_key(words)
     trap = device_group.found(evil, "ann", keys.new_key(), made=1)
     data = device_group._packed(trap, evil, [seals.recipient])
@@ -738,7 +740,7 @@ def test_device_recovered_by_a_replaced_code_does_not_block_a_session(
     assert "afterwards" not in notes(late, "login")
     cat = world.person("cat")
     ann.shares.add("login", person_of(cat))
-    assert errors(synced(cat)) == [Locked], "of keys that she cannot open she knows nothing"
+    assert errors(synced(cat)) == [Locked], "she cannot check keys that she cannot open"
     named = [
         str(error).rpartition(": ")[2].rstrip(")") for m in reported.sessions for error in m.aside
     ]
@@ -797,7 +799,7 @@ def test_doubted_keys_that_open_nowhere_are_skipped(world: World, ann: Forestay)
 
 
 def test_doubted_keys_count_as_soon_as_they_open(world: World, ann: Forestay) -> None:
-    """A sync tool brought them before it brought the word of the circle that made them."""
+    """A sync tool transferred them before the statement of the group that made them."""
     desk = world.device("desk", by=ann)
     for stay in (ann, desk):
         synced(stay)
@@ -881,13 +883,13 @@ def test_members_accept_packs_of_a_later_device_of_the_owner(world: World, ann: 
     assert notes(bob, "login") == ["precious", "from the later one"]
 
 
-# --- objects that are none ----------------------------------------------------------------------
+# --- invalid objects ----------------------------------------------------------------------------
 
 DEEP = b'{"session":' + b"[" * 100_000
 CLAIMS = {"deep": DEEP, "no utf-8": b'{"session":"\xff"}', "surrogate": b'{"session":"\\ud800"}'}
 
 
-def test_a_ring_that_cannot_be_read_ends_no_visit(world: World, ann: Forestay) -> None:
+def test_unreadable_ring_stops_no_sync(world: World, ann: Forestay) -> None:
     synced(ann)
     to = [key_text.read_person_key(person_of(ann)).recipient]
     made = [envelope.enclose("RING", one, b"{}", keys.new_key(), to) for one in CLAIMS.values()]
@@ -899,7 +901,7 @@ def test_a_ring_that_cannot_be_read_ends_no_visit(world: World, ann: Forestay) -
 
 
 @pytest.mark.parametrize("name", ["readme.txt", object_names.hash_of(b"hi")])
-def test_foreign_object_next_to_those_of_the_group_does_not_stop_a_visit(
+def test_foreign_object_next_to_those_of_the_group_does_not_stop_a_sync(
     world: World, ann: Forestay, name: str
 ) -> None:
     synced(ann)
@@ -910,7 +912,7 @@ def test_foreign_object_next_to_those_of_the_group_does_not_stop_a_visit(
 
 
 @pytest.mark.parametrize("claim", CLAIMS.values(), ids=CLAIMS)
-def test_a_claim_that_cannot_be_read_is_tampering(claim: bytes) -> None:
+def test_unreadable_claim_is_tampering(claim: bytes) -> None:
     with pytest.raises(Tampered):
         sealed_pack._read(claim)
     with pytest.raises(Tampered):
@@ -919,7 +921,7 @@ def test_a_claim_that_cannot_be_read_is_tampering(claim: bytes) -> None:
         key_ring.STATEMENTS.parsed(claim)
 
 
-# --- whose a chain is ---------------------------------------------------------------------------
+# --- who owns a chain --------------------------------------------------------------------------
 
 
 def holds(stay: Forestay, text: str) -> bool:
@@ -963,7 +965,7 @@ def test_imported_chain_is_pushed_by_its_author(world: World, ann: Forestay) -> 
     assert notes(ann, "login") == ["precious", "while away", "later"]
 
 
-# --- heads that never were ----------------------------------------------------------------------
+# --- false reports of heads ---------------------------------------------------------------------
 
 
 def pushed_with(by: Forestay, heads: dict[str, tuple[int, str]]) -> None:
@@ -980,9 +982,7 @@ def pushed_with(by: Forestay, heads: dict[str, tuple[int, str]]) -> None:
 
 
 @pytest.mark.parametrize("n", [-1, 0, 1 << 70])
-def test_a_claim_of_numbers_that_no_event_has_is_set_aside(
-    world: World, ann: Forestay, n: int
-) -> None:
+def test_claim_with_impossible_numbers_is_set_aside(world: World, ann: Forestay, n: int) -> None:
     bob = world.person("bob")
     ann.shares.add("login", person_of(bob), mode=key_ring.CONTINUE)
     synced(bob)
@@ -1013,7 +1013,7 @@ def test_member_who_reports_missing_heads_is_named_and_can_be_removed(
 def test_member_can_doubt_and_believe_the_reports_of_another(
     world: World, ann: Forestay, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Only the owner can put the other out."""
+    """Only the owner can remove the other member."""
     monkeypatch.setattr("forestay.base.clock.Clock.sleep", lambda self, seconds: None)
     bob, cat = world.person("bob"), world.person("cat")
     for one in (bob, cat):

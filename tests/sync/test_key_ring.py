@@ -141,7 +141,7 @@ def line(data: bytes, version: bytes) -> bytes:
         (lambda data: b"", Tampered),
     ],
 )
-def test_other_form_than_was_agreed_on_has_its_own_error(
+def test_object_of_another_version_or_kind_has_a_specific_error(
     change: Callable[[bytes], bytes], error: type[ForestayError]
 ) -> None:
     data = sealed_pack.seal_pack(claim(RING, ANN), PACK, ANN.key, RING.current)
@@ -196,7 +196,7 @@ def test_pack_of_an_unknown_signer_is_refused() -> None:
         sealed_pack.seal_pack(claim(RING, ANN), PACK, BOB.key, RING.current)
 
 
-def test_signature_of_one_kind_of_object_is_none_of_another() -> None:
+def test_signature_of_one_kind_of_object_is_invalid_for_another() -> None:
     text = msgspec.json.encode(claim(RING, ANN))
     data = enclose("WHO", text, PACK, ANN.key, [RING.current.recipient], RING.current.id)
     with pytest.raises(Tampered, match="signature"):
@@ -249,7 +249,7 @@ def test_rotation_adds_a_key_and_retains_the_old_ones() -> None:
     assert key_ring.union(RING, later) == key_ring.union(later, RING) == later
 
 
-def test_rings_that_were_turned_at_once_merge_to_the_same() -> None:
+def test_rings_rotated_at_the_same_time_merge_equally_in_any_order() -> None:
     one, other = shared(RING, BOB, "read"), key_ring.rotated(RING, ANN.key, made=8)
     both = key_ring.union(one, other)
     assert both == key_ring.union(other, one)
@@ -270,7 +270,7 @@ def test_unsharing_and_sharing_at_once_leaves_it_unshared() -> None:
         assert both.newest == one.newest or both.stale()
 
 
-def test_ring_is_stale_when_the_devices_of_anyone_in_it_have_changed() -> None:
+def test_ring_is_stale_after_a_revocation_or_rotation_by_owner_or_member() -> None:
     ann, desk = with_device(ANN)
     assert not RING.seen_by(ann.group).stale()
     revoked = device_group.revoke(ann.group, ANN.key, desk.id, made=6)
@@ -326,7 +326,7 @@ def test_removed_member_retains_old_packs_and_adds_none() -> None:
         decode_ring(key_ring.encode(after, ANN.key), BOB.group)
 
 
-def test_packs_of_a_lost_device_count_until_it_is_revoked() -> None:
+def test_only_packs_listed_by_the_new_keys_count_after_a_revocation() -> None:
     ann, desk = with_device(ANN)
     revoked = Person(ANN.key, device_group.revoke(ann.group, ANN.key, desk.id, made=6))
     text = claim(RING, ann, desk)
@@ -337,7 +337,7 @@ def test_packs_of_a_lost_device_count_until_it_is_revoked() -> None:
         fresh.require_entitled(text, "new", known(revoked))
 
 
-def test_turn_that_a_revoked_device_makes_later_does_not_count() -> None:
+def test_key_change_that_a_revoked_device_makes_later_does_not_count() -> None:
     ann, desk = with_device(ANN)
     ring = key_ring.new_ring(ann.group, desk, "s3", made=3)
     revoked = device_group.revoke(ann.group, ANN.key, desk.id, made=6)
@@ -350,7 +350,7 @@ def test_turn_that_a_revoked_device_makes_later_does_not_count() -> None:
     assert fresh.epoch == 2 and forged.epoch == 3
 
 
-def test_only_the_owner_turns_and_writes_a_ring() -> None:
+def test_only_the_owner_rotates_and_writes_a_ring() -> None:
     ring = shared(RING, BOB)
     seen = decode_ring(key_ring.encode(ring, ANN.key), BOB.group)
     assert seen == ring and seen.owner.id == ANN.group.id
@@ -403,7 +403,7 @@ def test_too_many_key_changes_are_refused_before_any_signature_is_checked(
         KeyRing(text, [], RING.place_key, ANN.group)
 
 
-def test_turns_count_on_from_those_they_have_seen() -> None:
+def test_key_change_with_a_wrong_epoch_number_is_refused() -> None:
     for epoch in (0, 1, 3, 999_999):
         turn = structs.replace(RING.newest, epoch=epoch, seen=tuple(RING.log))
         text = [*RING.log.values(), key_ring.STATEMENTS.sign(turn, ANN.key)]
@@ -411,7 +411,7 @@ def test_turns_count_on_from_those_they_have_seen() -> None:
             KeyRing(text, RING._secrets.values(), RING.place_key, ANN.group)
 
 
-def test_turns_of_a_revoked_device_leave_room_for_those_of_others() -> None:
+def test_key_changes_of_a_revoked_device_leave_room_for_others() -> None:
     ann, desk = with_device(ANN)
     forged = ring = key_ring.new_ring(ann.group, ANN.key, "s3", made=3)
     text = list(ring.log.values())
@@ -429,7 +429,7 @@ def test_turns_of_a_revoked_device_leave_room_for_those_of_others() -> None:
     assert time.process_time() - began < 60
 
 
-# --- who --------------------------------------------------------------------------------------
+# --- participants -----------------------------------------------------------------------------
 
 
 def test_participant_object_proves_the_signatures_of_a_person() -> None:

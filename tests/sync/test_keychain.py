@@ -83,7 +83,7 @@ def test_a_key_in_the_keyring_opens_what_it_sealed_after_a_restart(
     assert notes(desk, "login") == ["precious"]
 
 
-def test_another_process_finds_the_key_there(world: World, ring: Ring) -> None:
+def test_another_process_reads_the_key_from_the_keyring(world: World, ring: Ring) -> None:
     ann = world.home("ann")
     ann.devices.keys.init(keyring=True)
     ann.start("Add login", id="login").note("precious")
@@ -95,7 +95,7 @@ def test_another_process_finds_the_key_there(world: World, ring: Ring) -> None:
 
 
 @pytest.mark.parametrize("unusable", UNUSABLE)
-def test_a_keyring_that_does_not_answer_leaves_no_half_a_key(
+def test_keyring_that_does_not_answer_leaves_no_partial_key(
     world: World, ring: Ring, unusable: Any
 ) -> None:
     ann = world.home("ann")
@@ -109,7 +109,7 @@ def test_a_keyring_that_does_not_answer_leaves_no_half_a_key(
 
 
 def test_keyring_that_stores_nothing_is_refused(world: World, ring: Ring) -> None:
-    """Who switches keyrings off has one that answers and forgets."""
+    """A keyring that is switched off answers and stores nothing."""
     ann = world.person("ann")
     ring.replace(null.Keyring())
     with pytest.raises(Locked, match="does not store"):

@@ -26,7 +26,7 @@ def folder(tmp_path: Path) -> str:
 
 
 @given(SEEDS)
-def test_recovery_code_is_forgiving_of_how_it_is_typed(seed: bytes) -> None:
+def test_recovery_code_may_be_typed_with_other_case_and_similar_characters(seed: bytes) -> None:
     shown = key_text.spaced(key_text.encode(seed))
     careless = shown.lower().replace(" ", "-", 3).replace("0", "O").replace("1", "l")
     assert key_text.seed_of(shown) == key_text.seed_of(careless) == seed
@@ -35,7 +35,7 @@ def test_recovery_code_is_forgiving_of_how_it_is_typed(seed: bytes) -> None:
 
 @given(SEEDS, st.integers(0, 31), st.sampled_from("0123456789abcdefghjkmnpqrstvwxyz"))
 @settings(max_examples=200)
-def test_slip_in_a_code_is_noticed(seed: bytes, at: int, instead: str) -> None:
+def test_mistyped_character_of_a_code_is_noticed(seed: bytes, at: int, instead: str) -> None:
     right = key_text.encode(seed)
     wrong = right[:at] + instead + right[at + 1 :]
     if wrong != right:
@@ -65,7 +65,7 @@ def test_recovery_codes_differ_and_open_objects_sealed_to_them() -> None:
 
 @given(st.text(min_size=1, max_size=40))
 @settings(max_examples=20)
-def test_device_code_contains_name_and_keys(name: str) -> None:
+def test_device_code_contains_the_keys(name: str) -> None:
     key = keys.key_of_seed(b"0" * 16)
     try:
         text = key_text.device_code(name, key.recipient, key.verify)
@@ -209,7 +209,7 @@ def test_damaged_key_file_is_reported_without_a_secret(folder: str) -> None:
 
 
 @pytest.mark.usefixtures("quick_passphrase")
-def test_export_travels_in_a_passphrase_with_the_circle() -> None:
+def test_exported_key_is_wrapped_in_a_passphrase_with_the_group() -> None:
     key = keys.new_key()
     data = keys.exported(key, "pass", circle=b"circle")
     assert b"SECRET" not in data

@@ -106,7 +106,9 @@ def test_too_large_object_is_not_read(tmp_path: Path, name: str, most: int) -> N
         remote.get(name)
 
 
-def test_endless_listing_is_an_error(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_listing_of_too_many_objects_is_an_error(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
     stay = world.person("ann")
     stay.start("Add login", id="login").note("one")
     synced(stay)
@@ -140,7 +142,7 @@ def test_a_large_session_travels_in_several_packs_and_arrives_whole(
 def test_pack_is_parsed_once_for_all_reported_heads_in_it(
     travellers: Travellers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Whoever may add to a session could else have a large one read as often as they like."""
+    """Otherwise a member could make others read a large pack any number of times."""
     a, b = travellers.make("a"), travellers.make("b")
     session = a.start("a plan", id="s-1")
     travel(a)
@@ -160,10 +162,10 @@ def test_pack_is_parsed_once_for_all_reported_heads_in_it(
     monkeypatch.setattr("forestay.sync.pull.READY", 1)
     monkeypatch.setattr(PackReader, "_read", count)
     assert travel(travellers.make("c")).problems == []
-    assert len(reads) > 4 and max(reads.values()) <= 3, "to judge it, to look into it, to take it"
+    assert len(reads) > 4 and max(reads.values()) <= 3, "to check, to inspect and to import it"
 
 
 @pytest.mark.parametrize("sign", ["x", " "])
-def test_a_code_that_is_far_too_long_is_refused_before_it_is_read(sign: str) -> None:
+def test_recovery_code_that_is_far_too_long_is_refused(sign: str) -> None:
     with pytest.raises(InvalidInput, match="recovery code"):
         key_text.seed_of(sign * 1_000_000)

@@ -28,7 +28,7 @@ DAY = 24 * 3_600_000
 
 
 class Dying(MemoryRemote):
-    """Answers so many calls and then no more."""
+    """A remote that stops answering after some calls."""
 
     def __init__(self, objects: dict[str, bytes], left: int) -> None:
         super().__init__(objects)

@@ -161,7 +161,7 @@ def replay_older(storage: Storage) -> None:
 
 
 def replay_as_next(storage: Storage) -> None:
-    """An old pack as if the chain went on with it."""
+    """Show an old pack as if it continued the chain."""
     one = storage.pack()
     last = max(each.last for each in storage.packs() if each.chain == one.chain)
     after = last + 1 + storage.chance.randrange(3)
@@ -263,7 +263,7 @@ ATTACKS = [
 _BY_CHANCE = (flip, cut, hide_some)
 
 
-# --- what became of it --------------------------------------------------------------------------
+# --- the outcome --------------------------------------------------------------------------------
 
 
 class Outcome(NamedTuple):
@@ -275,7 +275,7 @@ class Outcome(NamedTuple):
 
 
 def attempt(world: World, who: str, attack: Attack, seed: int) -> Outcome:
-    """Lie to someone once, hold what became of it against the truth, and be honest again."""
+    """Lie to a device once, compare the result with the truth, then be honest again."""
     storage = Storage(world, random.Random(seed))
     attack.lie(storage)
     truth = world.shown_to(who)
@@ -338,7 +338,7 @@ def _require_truth(
     for id, found in after.items():
         assert before[id] <= found <= truth[id], f"{id}: not of the truth"
         if id in errors or "" in errors:
-            assert found == before[id], f"{id}: something was taken although it was noticed"
+            assert found == before[id], f"{id}: events were pulled despite the error"
 
 
 def instances(count: int, seed: int) -> Iterator[tuple[str, Attack, int]]:
@@ -407,11 +407,11 @@ def _forms(word: bytes) -> list[bytes]:
     return [word, *wide, word.hex().encode(), *shifted]
 
 
-def test_the_forms_of_a_word_are_found_where_it_is() -> None:
+def test_every_form_of_a_word_is_found() -> None:
     found = [base64.b64encode(b"x" * n + b"canary note" + b"y" * 5).lower() for n in range(3)]
     for each in (b"a canary note", b"canary note".hex().encode(), *found):
         assert any(form in each for form in _forms(b"canary note"))
-    assert min(map(len, _forms(b"canary.py"))) >= 8, "so short that chance would find it"
+    assert min(map(len, _forms(b"canary.py"))) >= 8, "a shorter one would occur by chance"
 
 
 def test_names_reveal_only_which_objects_belong_together(world: World) -> None:

@@ -49,13 +49,13 @@ def member(world: World, ann: Forestay) -> Forestay:
 
 
 def rebuilt(world: World, of: Forestay, name: str) -> Forestay:
-    """A blank home that took all backups of another as its own."""
+    """Return a blank home that restored all backups of another as its own."""
     blank = world.home(name)
     restore.absorb_all(blank.context.journal, of.backups.list())
     return blank
 
 
-def test_a_members_tombstone_erases_nothing_by_import_restore_or_rebuild(
+def test_tombstone_of_a_member_erases_nothing_by_import_restore_or_rebuild(
     world: World, ann: Forestay, member: Forestay
 ) -> None:
     path = str(world.folder / "x.fspack")
@@ -167,7 +167,9 @@ def test_owner_of_a_chain_is_known_after_the_remote_is_removed(
         ("mine", "both", True),
     ],
 )
-def test_rights_to_erase_in_a_home(device: str, of: str, may: bool) -> None:
+def test_right_to_erase_depends_on_the_device_and_the_owner(
+    device: str, of: str, may: bool
+) -> None:
     whose = {"other": "bob", "others-desk": "bob", "owner": "cat", "desk": "ann", "mine": "bob"}
     whose["both"] = "bob"
     rights = Rights(["mine", "before"], whose, group="ann", owner="cat", disputed=["both"])
@@ -187,7 +189,7 @@ def test_every_id_that_a_home_wrote_under_stays_known(world: World, ann: Foresta
     assert ann.context.store.machine.devices() == {first, ann.context.store.machine.device}
 
 
-# --- chains that came in a file -----------------------------------------------------------------
+# --- imported chains ----------------------------------------------------------------------------
 
 
 def exported(world: World, stay: Forestay, name: str = "carried") -> str:
@@ -196,9 +198,7 @@ def exported(world: World, stay: Forestay, name: str = "carried") -> str:
     return path
 
 
-def test_imported_chain_is_pushed_without_an_author_until_its_author_signs(
-    world: World, ann: Forestay
-) -> None:
+def test_imported_chain_is_pushed_with_an_unknown_author(world: World, ann: Forestay) -> None:
     """The author may be a lost machine, so the importer pushes it under their name."""
     path, device = exported(world, ann), ann.context.store.machine.device
     cat, bob = world.person("cat"), world.person("bob")
@@ -249,7 +249,7 @@ def test_chain_of_a_member_that_the_owner_imported_belongs_to_the_member(
 
 
 @pytest.mark.parametrize("how", ["syncs", "pulls first", "dies"])
-def test_a_chain_that_was_imported_is_its_writers_once_that_device_syncs(
+def test_imported_chain_belongs_to_its_author_after_the_author_syncs(
     world: World, ann: Forestay, how: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Both packs are of the same range; which is which does not show from their names."""
@@ -281,7 +281,7 @@ def test_a_chain_that_was_imported_is_its_writers_once_that_device_syncs(
         ] * len(every)
 
 
-def test_a_member_cannot_bring_a_chain_as_imported(world: World, ann: Forestay) -> None:
+def test_member_cannot_push_a_chain_as_imported(world: World, ann: Forestay) -> None:
     bob = world.person("bob")
     ann.shares.add("login", person_of(bob), mode=key_ring.CONTINUE)
     synced(bob)
@@ -297,7 +297,7 @@ def test_a_member_cannot_bring_a_chain_as_imported(world: World, ann: Forestay) 
     assert [type(one.error) for one in synced(ann).problems] == [Tampered]
 
 
-def test_an_id_from_before_the_home_was_copied_is_pushed_as_ones_own(
+def test_events_under_the_id_before_a_copy_are_pushed_as_our_own(
     world: World, ann: Forestay
 ) -> None:
     first = ann.context.store.machine.device
@@ -321,7 +321,7 @@ def test_an_id_from_before_the_home_was_copied_is_pushed_as_ones_own(
 def imported_by_bob(world: World, ann: Forestay) -> Forestay:
     bob = world.person("bob")
     bob.backups.import_(exported(world, ann))
-    synced(bob)  # at a place of his own, by now
+    synced(bob)  # to a separate place
     return bob
 
 
@@ -362,8 +362,8 @@ def test_events_added_to_an_imported_session_are_shared_only_on_request(
     assert notes(ann, "login") == ["precious", "for my eyes"]
 
 
-def test_sharing_a_copy_does_not_take_a_session_over(world: World, ann: Forestay) -> None:
-    """Whoever has it can put it at a place of their own, and share that with its owner."""
+def test_sharing_a_copy_does_not_change_the_owner_of_a_session(world: World, ann: Forestay) -> None:
+    """A person with a copy can push it elsewhere and share that with the owner."""
     path, eve = exported(world, ann), world.person("eve")
     eve.backups.import_(path)
     eve.shares.add("login", person_of(ann), mode=key_ring.CONTINUE)
@@ -373,7 +373,7 @@ def test_sharing_a_copy_does_not_take_a_session_over(world: World, ann: Forestay
     assert ann.context.store.machine.remotes.owner("login") == identity(ann.context).group.id
 
 
-# --- a remote that never went well --------------------------------------------------------------
+# --- a remote that was never synced -------------------------------------------------------------
 
 
 def test_a_first_sync_that_fails_does_not_make_a_remote_known(
@@ -397,7 +397,7 @@ def test_a_first_sync_that_fails_does_not_make_a_remote_known(
 
 
 def under_the_id_of(world: World, name: str, device: str) -> Forestay:
-    """A home that writes under an id of another one."""
+    """Return a home that writes under an id of another one."""
     stay = next(one for one in world.homes if one.context.settings.home == str(world.folder / name))
     stay.close()
     with sqlite3.connect(world.folder / name / "forestay.db") as connection:
@@ -418,7 +418,7 @@ def test_tombstone_under_our_id_in_a_file_erases_nothing(world: World, ann: Fore
     path = exported(world, bob, "forged")
     with pytest.raises(Refused):
         ann.backups.import_(path)
-    (taken,) = ann.backups.restore(path).sessions  # nor does it by her own word
+    (taken,) = ann.backups.restore(path).sessions  # restoring it erases nothing either
     assert (taken.new, taken.kept) == (1, 1) and holds(ann)
     desk = world.device("desk", by=ann)
     (problem,) = synced(ann).problems
@@ -511,7 +511,7 @@ def test_imported_tombstone_is_applied_once_its_author_pushes_it(
 def test_importer_cannot_append_to_a_chain_after_its_author_signed(
     world: World, ann: Forestay
 ) -> None:
-    """Whoever owns a session is another person to those it is shared with."""
+    """To the members, the owner of a session is another person, too."""
     bob, cat = world.person("bob"), world.person("cat")
     for one in (bob, cat):
         ann.shares.add("login", person_of(one), mode=key_ring.CONTINUE)
@@ -542,7 +542,7 @@ def test_importer_cannot_append_to_a_chain_after_its_author_signed(
     assert notes(bob, "login") == ["precious", "on the train", "at home"]
 
 
-def test_a_forged_chain_that_was_imported_leaves_its_writer_all_they_wrote(
+def test_imported_forged_chain_does_not_hide_events_of_its_real_author(
     world: World, ann: Forestay
 ) -> None:
     bob = world.person("bob")
@@ -576,7 +576,7 @@ def test_file_with_only_a_tombstone_does_not_block_a_session(world: World, ann: 
     assert notes(bob, "login") == ["precious"]
 
 
-# --- someone else was there first, under an id of ours -------------------------------------------
+# --- another person uses an id of ours ----------------------------------------------------------
 
 
 def forestalled(world: World, ann: Forestay, victim: Forestay) -> Forestay:
@@ -598,7 +598,7 @@ ALL = ["goes on", "made up", "precious", "worked apart"]
 def test_events_under_an_id_that_another_person_uses_reach_all_devices(
     world: World, ann: Forestay
 ) -> None:
-    """Its later events follow those, so no other device could accept them."""
+    """Without them, no other device could accept the later events of the device."""
     desk = world.device("desk", by=ann)
     bob, taken = forestalled(world, ann, desk), desk.context.store.machine.device
     report = synced(desk)
@@ -658,7 +658,7 @@ def test_disputed_id_may_not_erase(world: World, ann: Forestay) -> None:
         assert holds(stay, "worked apart")
     ann.backups.create()
     assert holds(rebuilt(world, ann, "rebuilt"), "worked apart")
-    forget(ann, "made up")  # who owns the session may
+    forget(ann, "made up")  # the owner of the session may
     for stay in (ann, desk, laptop, ann):
         assert synced(stay).problems == []
         assert not holds(stay, "made up")
@@ -720,7 +720,7 @@ def test_member_does_not_sign_events_of_others_under_their_id(world: World, ann:
 def test_forgotten_events_stay_erased_after_a_restore_on_another_machine(
     world: World,
 ) -> None:
-    """The remote still has it: the tombstone is in the backup alone."""
+    """The remote still has the event: only the backup has the tombstone."""
     lost = world.home("lost")
     code = lost.devices.keys.init().recovery
     lost.start("Add login", id="login").note("a slip")
@@ -750,13 +750,13 @@ def test_events_in_a_file_under_our_id_are_not_pushed_unless_confirmed(
     with pytest.raises(Refused, match="under an id of this device") as refused:
         ann.backups.import_(path)
     assert "forestay backup restore FILE" in refused.value.hint
-    # What she says next would follow it, and no other device could ever take that.
+    # Her next event would follow it, and no other device could accept that.
     ann.session("login").note("goes on")
     desk = world.device("desk", by=ann)
     for stay in (ann, desk):
         assert synced(stay).problems == []
     assert notes(desk, "login") == ["precious", "goes on"]
-    ann.backups.restore(path)  # her word that it is hers after all
+    ann.backups.restore(path)  # confirms that the events are hers
     assert synced(ann).problems == []
     assert ann.remotes.unpushed() == 0
 
@@ -769,9 +769,7 @@ def test_importing_an_own_export_again_leaves_events_confirmed(world: World, ann
     assert synced(ann).problems == []
 
 
-def test_a_device_that_is_called_otherwise_is_so_in_the_log_at_once(
-    world: World, ann: Forestay
-) -> None:
+def test_new_name_of_a_device_is_used_at_once(world: World, ann: Forestay) -> None:
     desk = world.device("desk", by=ann)
     for stay in (ann, desk):
         synced(stay)

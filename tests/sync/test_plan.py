@@ -1,4 +1,4 @@
-"""Who has fewer, from values alone: a plan applied twice does nothing the second time."""
+"""Plans of a sync, computed from values: a plan applied twice does nothing the second time."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ def test_a_pack_of_another_chain_covers_nothing() -> None:
     assert uncovered(there) == set(range(1, LENGTH + 1))
 
 
-# --- what cannot be -----------------------------------------------------------------------------
+# --- contradictions -----------------------------------------------------------------------------
 
 
 @given(spans, st.integers(1, LENGTH))
@@ -126,7 +126,7 @@ def test_other_history_at_a_reported_head_is_found() -> None:
     assert not missing(both, reported, lambda on, _: ["b8" if on.after == "b12" else "a8"])
 
 
-def test_both_branches_of_a_copied_home_are_there_without_a_lie() -> None:
+def test_both_branches_of_a_copied_home_are_no_contradiction() -> None:
     there = [stretch(1, 8), stretch(5, 9, "b", fork=4)]
     assert not missing(there, [ReportedHead("d", 8, "a8"), ReportedHead("d", 9, "b9")], held)
 

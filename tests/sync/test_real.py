@@ -24,7 +24,7 @@ Addresses = Callable[[], str]
 def address(
     request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Addresses:
-    """Gives the address of a new, empty place each time."""
+    """Return a function that gives the address of a new, empty remote."""
     if request.param == "folder":
         return lambda: f"folder:{tmp_path}/{os.urandom(4).hex()}"
     server: Server = request.getfixturevalue("seaweedfs")
@@ -46,7 +46,7 @@ def small_packs(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 class Pair:
-    """Two devices that met and worked on apart; each attempt begins with copies of them."""
+    """Two devices that synced, then worked separately; each attempt begins with copies."""
 
     def __init__(self, folder: Path, remote: Remote) -> None:
         self.folder = folder
@@ -90,7 +90,7 @@ class Pair:
 
 
 @pytest.mark.usefixtures("small_packs")
-def test_sync_that_is_killed_at_some_call_is_made_up_for(
+def test_killed_sync_is_completed_by_the_next(
     tmp_path: Path, address: Addresses, killer: Killer
 ) -> None:
     pair = Pair(tmp_path / "pair", open_remote(address()))
@@ -102,7 +102,7 @@ def test_sync_that_is_killed_at_some_call_is_made_up_for(
 
 
 @pytest.mark.usefixtures("small_packs")
-def test_two_devices_that_sync_by_turns_have_all_of_each_other(
+def test_two_devices_that_sync_in_turns_have_the_same_events(
     tmp_path: Path, address: Addresses
 ) -> None:
     travellers, there = Travellers(tmp_path / "homes"), address()

@@ -35,7 +35,7 @@ def test_address_has_bucket_prefix_endpoint_and_region() -> None:
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1:8333", "[::1]:8333", "localhost", "LOCALHOST:1"])
-def test_plain_http_goes_to_this_machine(host: str) -> None:
+def test_plain_http_is_allowed_to_this_machine(host: str) -> None:
     assert parse(f"s3://hold/?endpoint=http://{host}").endpoint == f"http://{host}"
 
 
@@ -61,7 +61,7 @@ def test_plain_http_goes_to_this_machine(host: str) -> None:
         "s3://hold/?nonsense",
     ],
 )
-def test_address_that_is_none_is_refused(address: str) -> None:
+def test_invalid_address_is_refused(address: str) -> None:
     with pytest.raises(InvalidInput):
         open_remote(address)
 
@@ -133,7 +133,7 @@ def test_missing_credentials_are_reported_before_any_request() -> None:
     assert "AWS_ACCESS_KEY_ID" in caught.value.hint
 
 
-def test_variable_of_the_environment_does_not_outvote_the_address(
+def test_environment_variable_does_not_override_the_address(
     faulty: Faulty, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_ENDPOINT"):
@@ -147,7 +147,9 @@ def test_plain_http_of_the_environment_is_refused_as_well() -> None:
         S3Remote("s3://hold/x", {**ACCESS, "endpoint": "http://s3.example.org"})
 
 
-def test_library_that_is_missing_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_library_is_reported_with_the_package_to_install(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setitem(__import__("sys").modules, "obstore", None)
     with pytest.raises(RemoteFailed) as caught:
         S3Remote("s3://hold/x", ACCESS)
@@ -250,7 +252,7 @@ ACTS: list[Callable[[Remote], object]] = [
         (0, "", Unreachable, "connection"),
     ],
 )
-def test_answer_is_an_error_of_ours_without_a_secret(
+def test_error_of_a_server_becomes_ours_without_a_secret(
     faulty: Faulty, status: int, code: str, kind: type[RemoteFailed], words: str
 ) -> None:
     faulty.answers = [(status, refusal(code))]
@@ -262,7 +264,7 @@ def test_answer_is_an_error_of_ours_without_a_secret(
 
 
 @pytest.mark.parametrize("answer", [(503, refusal("SlowDown")), (500, ""), (429, ""), (0, "")])
-def test_busy_server_is_asked_again_and_not_for_ever(
+def test_busy_server_is_asked_a_limited_number_of_times(
     faulty: Faulty, answer: tuple[int, str]
 ) -> None:
     remote = faulty.remote()
@@ -362,14 +364,14 @@ def access(seaweedfs: Server, monkeypatch: pytest.MonkeyPatch) -> Server:
     return seaweedfs
 
 
-def test_bucket_that_is_missing_is_no_empty_remote(access: Server) -> None:
+def test_missing_bucket_is_an_error_and_not_an_empty_remote(access: Server) -> None:
     remote = open_remote(access._replace(bucket="never-made").address("x"))
     for act in ACTS:
         with pytest.raises(RemoteFailed, match="no such bucket"):
             act(remote)
 
 
-def test_wrong_secret_differs_from_a_missing_object(
+def test_wrong_secret_is_not_reported_as_a_missing_object(
     access: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "wrong")
@@ -377,20 +379,20 @@ def test_wrong_secret_differs_from_a_missing_object(
         open_remote(access.address("x")).get("s/1")
 
 
-def test_prefixes_of_one_bucket_are_remotes_apart(access: Server) -> None:
+def test_prefixes_of_one_bucket_are_separate_remotes(access: Server) -> None:
     base = os.urandom(8).hex()
     one, other = (open_remote(access.address(f"{base}{end}")) for end in ("", "x"))
     assert one.put("s/1", b"one") and other.put("s/1", b"other")
     assert one.get("s/1") == b"one" and [*other.list("")] == [Object("s/1", 5)]
 
 
-def test_server_that_ignores_conditions_is_found_out(
+def test_server_that_ignores_conditions_is_detected(
     rclone: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name, value in rclone.environment().items():
         monkeypatch.setenv(name, value)
     remote = open_remote(rclone.address(os.urandom(8).hex()))
-    assert remote.put("s/1", b"1") and remote.put("s/1", b"2")  # this is what it does
+    assert remote.put("s/1", b"1") and remote.put("s/1", b"2")  # it overwrites
     probe = remote.probe()
     assert not probe.conditional and "overwrites" in probe.why
     careful = ReadBackRemote(remote, late=not probe.lists)

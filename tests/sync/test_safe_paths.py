@@ -1,4 +1,4 @@
-"""Which hidden files a session may bring back."""
+"""Which hidden files a session may restore."""
 
 from __future__ import annotations
 
@@ -68,5 +68,5 @@ def test_files_that_no_program_executes_may_be_written(path: str) -> None:
 
 
 @pytest.mark.parametrize("path", MAY_NOT)
-def test_whatever_else_is_hidden_may_not(path: str) -> None:
+def test_other_hidden_files_may_not_be_written(path: str) -> None:
     assert not is_harmless(path)

@@ -39,7 +39,7 @@ def ann(homes: Open) -> Forestay:
     return stay
 
 
-def taken(stay: Forestay, path: str) -> list[str]:
+def imported(stay: Forestay, path: str) -> list[str]:
     return [one.session for one in stay.backups.import_(path).sessions if one.new]
 
 
@@ -56,7 +56,7 @@ def test_file_for_a_person_opens_for_that_person_alone(
     first = f"FORESTAY EXPORT 2 circle:{group.replace('-', '')}\nage-"
     assert data.startswith(first.encode()) and b"canary" not in data
     bob.devices.keys.rotate()  # what was sealed to an earlier epoch still opens
-    assert taken(bob, path) == ["login"]
+    assert imported(bob, path) == ["login"]
     with pytest.raises(Locked, match="sealed to other keys") as caught:
         carol.backups.import_(path)
     assert f"it opens for the device group {group}; this device has no key" in str(caught.value)
@@ -68,7 +68,7 @@ def test_file_for_a_person_opens_for_that_person_alone(
     assert carol.list(all=True) == []
 
 
-def test_file_for_a_device_and_for_an_age_recipient(
+def test_file_opens_for_a_device_and_for_an_age_recipient(
     ann: Forestay, homes: Open, tmp_path: Path
 ) -> None:
     desk = homes("desk")
@@ -77,7 +77,7 @@ def test_file_for_a_device_and_for_an_age_recipient(
     other = keys.Secret.new()
     path = str(tmp_path / "login.fspack")
     ann.session("login").export(path, to=[asking.code, other.recipient])
-    assert taken(desk, path) == ["login"]
+    assert imported(desk, path) == ["login"]
     first, _, age = Path(path).read_bytes().partition(b"\n")
     assert other.open(age).startswith(b"FORESTAY PACK 1\n")
     assert f"device:{asking.key_id} age:" in first.decode()
@@ -101,10 +101,10 @@ def test_file_without_named_recipients_opens(ann: Forestay, homes: Open, tmp_pat
     path.write_bytes(sealed_export.MAGIC + age)
     with pytest.raises(Locked, match="this device has no key"):
         homes("carol").backups.import_(str(path))
-    assert taken(bob, str(path)) == ["login"]
+    assert imported(bob, str(path)) == ["login"]
 
 
-def test_file_in_a_passphrase(
+def test_file_in_a_passphrase_opens_only_with_it(
     ann: Forestay, homes: Open, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     import pyrage
@@ -119,7 +119,7 @@ def test_file_in_a_passphrase(
         bob.backups.import_(path)
     assert caught.value.hint == "try again"  # a recovery code opens no such file
     bob.context.ask_passphrase = lambda: "open sesame"
-    assert taken(bob, path) == ["login"]
+    assert imported(bob, path) == ["login"]
 
 
 def test_damaged_or_newer_files_are_refused(ann: Forestay, homes: Open, tmp_path: Path) -> None:
@@ -139,7 +139,7 @@ def test_damaged_or_newer_files_are_refused(ann: Forestay, homes: Open, tmp_path
         bob.backups.import_(str(path))
 
 
-def test_a_damaged_file_is_not_blamed_on_the_passphrase(
+def test_damaged_file_is_not_reported_as_a_wrong_passphrase(
     ann: Forestay, homes: Open, tmp_path: Path
 ) -> None:
     bob, path = homes("bob"), tmp_path / "login.fspack"

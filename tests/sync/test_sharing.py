@@ -23,7 +23,7 @@ def ann(world: World) -> Forestay:
     return stay
 
 
-# --- drills -------------------------------------------------------------------------------------
+# --- lost and revoked devices -------------------------------------------------------------------
 
 
 def test_losing_one_device_loses_no_pushed_event(world: World, ann: Forestay) -> None:
@@ -217,7 +217,7 @@ def number(stay: Forestay, text: str) -> int:
     return next(line.event.seq for line in lines if text in str(line.event.body))
 
 
-def test_persons_forget_their_own_words_for_all(pair: tuple[Forestay, Forestay]) -> None:
+def test_persons_erase_their_own_events_for_everyone(pair: tuple[Forestay, Forestay]) -> None:
     ann, bob = pair
     bob.session("login").lifecycle.forget(number(bob, "from bob"))
     ann.session("login").lifecycle.forget(number(ann, "canary one"))
@@ -227,7 +227,7 @@ def test_persons_forget_their_own_words_for_all(pair: tuple[Forestay, Forestay])
     assert all(one.session("login").verify().ok for one in pair)
 
 
-def test_words_of_the_owner_are_not_a_guests_to_erase(
+def test_member_erases_events_of_the_owner_only_in_their_own_copy(
     world: World, pair: tuple[Forestay, Forestay]
 ) -> None:
     ann, bob = pair
@@ -296,7 +296,7 @@ def test_removed_person_retains_old_events_and_reads_no_new_ones(
     assert notes(ann, "login") == ["canary one", "from bob", "canary two"]
     ann.shares.add("login", person_of(bob))
     assert synced(bob).problems == [] and "canary two" in notes(bob, "login")
-    # A third device of ann's, later, still takes what bob wrote while he might.
+    # A later device of ann's still accepts what bob wrote while he was allowed to.
     desk = world.device("desk", by=ann)
     synced(desk)
     assert set(notes(desk, "login")) == {"canary one", "from bob", "canary two"}
@@ -312,9 +312,7 @@ def test_changed_mode_retains_the_address_and_the_shown_fingerprint_names_the_pe
     assert ann.shares.remove("login", str(bob.devices.keys.show().person_fingerprint)).members == []
 
 
-def test_change_of_the_circle_makes_no_remote_where_the_stick_is_not_plugged_in(
-    world: World, ann: Forestay
-) -> None:
+def test_change_of_devices_creates_no_remote_without_the_stick(world: World, ann: Forestay) -> None:
     desk = world.device("desk", by=ann)
     synced(ann)
     world.remote.rename(world.folder / "unplugged")
@@ -359,7 +357,9 @@ def test_shares_list_the_members(world: World, ann: Forestay) -> None:
     assert ann.devices.keys.rotate().epoch == 2
 
 
-def test_member_cannot_remove_others_by_a_later_sync(world: World, ann: Forestay) -> None:
+def test_member_cannot_remove_another_member_not_even_by_a_later_sync(
+    world: World, ann: Forestay
+) -> None:
     bob, cat = world.person("bob"), world.person("cat")
     for person in (bob, cat):
         ann.shares.add("login", person_of(person), mode=key_ring.CONTINUE)

@@ -36,14 +36,14 @@ def names(remote: Remote, prefix: str = "") -> list[str]:
     return [each.name for each in remote.list(prefix)]
 
 
-class TestLiarThatTellsTheTruth(RemoteContract):
+class TestWrappersWithoutFaults(RemoteContract):
     @pytest.fixture
     def opener(self) -> Callable[[], Remote]:
         objects: dict[str, bytes] = {}
         return lambda: Lying(Dying(Full(Late(MemoryRemote(objects), 0), 1 << 30), at=1 << 30))
 
 
-class TestCarefullyWithOneWhoForgets(RemoteContract):
+class TestReadBackOfForgetfulStorage(RemoteContract):
     @pytest.fixture
     def opener(self) -> Callable[[], Remote]:
         objects: dict[str, bytes] = {}
@@ -98,7 +98,7 @@ def test_each_kind_of_call_can_be_made_to_die(memory: MemoryRemote) -> None:
         memory.put("t/1", b"three")
 
 
-def test_throttling_storage_answers_now_and_then(memory: MemoryRemote) -> None:
+def test_throttling_storage_answers_every_third_call(memory: MemoryRemote) -> None:
     remote = Throttling(memory)
     for act in (partial(remote.get, "s/1"), partial(remote.put, "u", b""), lambda: names(remote)):
         for _ in range(2):
@@ -124,7 +124,7 @@ def test_read_only_storage_can_be_read(memory: MemoryRemote) -> None:
     assert remote.get("s/1") == b"one" and remote.fired["read-only"] == 2
 
 
-def test_liar_shows_the_state_of_before(memory: MemoryRemote) -> None:
+def test_lying_storage_shows_an_earlier_state(memory: MemoryRemote) -> None:
     lying = Lying(memory, before=snapshot(memory))
     lying.put("u/1", b"new")
     lying.delete("s/1")
@@ -167,7 +167,7 @@ def test_lying_storage_shows_the_given_objects(
                 lying.get(name)
 
 
-def test_lie_that_is_the_truth_is_none(memory: MemoryRemote) -> None:
+def test_lie_that_equals_the_truth_is_not_counted(memory: MemoryRemote) -> None:
     lying = Lying(memory, before=snapshot(memory))
     lying.flip("s/1", 3)
     lying.flip("s/1", 3)

@@ -72,7 +72,7 @@ def test_session_arrives_completely_and_can_be_continued(
     assert b.verify() == [] or all(report.ok for report in b.verify())
 
 
-def test_the_keys_of_a_session_are_opened_once_in_a_visit(
+def test_keys_of_a_session_are_opened_once_in_a_sync(
     travellers: Travellers, remote: MemoryRemote, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     a, b = travellers.make("a"), travellers.make("b")
@@ -244,7 +244,7 @@ def test_many_small_packs_are_merged_without_a_loss(
     assert hashes(a, session.id) == hashes(b, session.id)
 
 
-def test_a_replacement_that_was_interrupted_is_tidied_up(
+def test_interrupted_merge_of_packs_is_completed_later(
     travellers: Travellers, remote: MemoryRemote
 ) -> None:
     a, b = travellers.make("a"), travellers.make("b")
@@ -358,7 +358,7 @@ def test_pull_that_dies_is_continued_by_the_next(
     assert hashes(a, session.id) == hashes(b, session.id)
 
 
-def test_a_listing_that_is_late_is_waited_for(
+def test_sync_waits_for_a_late_listing(
     travellers: Travellers, remote: MemoryRemote, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(pack_builder, "MOST_EVENTS", 2)
@@ -461,7 +461,7 @@ LIES: list[tuple[Callable[[MemoryRemote], None], type[ForestayError]]] = [
 
 
 def two_sessions(home: Forestay, remote: MemoryRemote) -> list[Session]:
-    """Two sessions that a device put there in several packs each."""
+    """Return two sessions that a device pushed in several packs each."""
     sessions = [home.start(goal) for goal in ("one", "two")]
     for n in range(3):
         for session in sessions:
@@ -488,11 +488,11 @@ def test_lie_is_reported_by_its_class_and_nothing_of_the_session_is_pulled(
     assert report.worst.hint, "there is a hint"
     if problem.error:
         assert not hashes(b, problem.session)
-    # Else nothing needs what was put there, and the rest is true.
+    # Otherwise no pack needs the false one, and the rest is true.
     assert hashes(b, problem.session) <= hashes(a, problem.session)
     (sound,) = [outcome for outcome in report.sessions if outcome is not problem]
     assert hashes(b, sound.session) == hashes(a, sound.session)
-    # Once it is honest again all is as if nothing had been.
+    # When the storage is honest again, everything is pulled.
     remote.objects.clear()
     remote.objects.update(honest)
     assert not travel(b, remote=remote).problems
@@ -538,7 +538,7 @@ def test_pack_that_is_no_longer_listed_is_a_rollback(
 def test_another_history_under_a_known_name_is_a_fork(
     travellers: Travellers, remote: MemoryRemote
 ) -> None:
-    """Nobody can forge a pack; but a storage may show one device's past and hide another's."""
+    """A pack cannot be forged, but a storage may show one history and hide another."""
     a, b = travellers.make("a"), travellers.make("b")
     session = a.start("x")
     travel(a, remote=remote)
@@ -566,7 +566,7 @@ def test_older_keys_than_before_are_refused(travellers: Travellers, remote: Memo
     assert "forestay remote add NEW" in problem.error.hint
 
 
-def test_keys_that_a_storage_lost_are_an_error_and_another_place_is_the_way_out(
+def test_lost_keys_are_an_error_and_a_new_remote_solves_it(
     travellers: Travellers, remote: MemoryRemote
 ) -> None:
     a, b = travellers.make("a"), travellers.make("b")
@@ -583,7 +583,7 @@ def test_keys_that_a_storage_lost_are_an_error_and_another_place_is_the_way_out(
     assert hashes(b, session.id) == hashes(a, session.id)
 
 
-def test_a_mark_that_is_another_one_stops_the_visit(
+def test_invalid_or_newer_format_object_stops_the_sync(
     travellers: Travellers, remote: MemoryRemote
 ) -> None:
     a = travellers.make("a")
@@ -638,7 +638,7 @@ def remembered(home: Forestay, id: str) -> list[tuple[str, int, str]]:
     ]
 
 
-# --- words --------------------------------------------------------------------------------------
+# --- errors -------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -653,7 +653,9 @@ def remembered(home: Forestay, id: str) -> list[tuple[str, int, str]]:
         (b"", Downgraded),
     ],
 )
-def test_only_a_mark_of_a_higher_number_is_newer(mark: bytes, error: type[ForestayError]) -> None:
+def test_only_a_format_object_with_a_higher_number_is_newer(
+    mark: bytes, error: type[ForestayError]
+) -> None:
     remote = MemoryRemote()
     remote.put(FORMAT, mark)
     with pytest.raises(error):

@@ -36,7 +36,7 @@ class Skewed(Clock):
 
 
 class Travellers:
-    """Devices of one circle; `make` adds one, which every other one knows at once."""
+    """Devices of one group; `make` adds one, which all others know at once."""
 
     def __init__(self, folder: Path, name: str = "circle") -> None:
         self.folder, self.name = folder, name
@@ -85,7 +85,7 @@ def keep_place(path: Path) -> None:
 
 
 def hashes(home: Forestay, id: str) -> set[str]:
-    """The hashes of all events that a home holds of a session."""
+    """Return the hashes of all events of a session that a home has."""
     try:
         with home.context.store.view(id) as view:
             return {as_sealed(stored).hash for stored in view.events()}

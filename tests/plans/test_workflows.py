@@ -155,7 +155,7 @@ def test_what_the_example_leaves_commented_out_is_right_as_well(root: Path) -> N
 
 def test_a_copied_workflow_has_the_comments_and_the_new_name(root: Path) -> None:
     path = Path(workflows.new("mine", str(root), origin="spec-execution"))
-    assert path.read_text().startswith("# A specification carried out")
+    assert path.read_text().startswith("# Six phases, counted from 0")
     made, was = workflows.find("mine", str(root)), workflows.find("spec-execution", str(root))
     assert made.name == "mine"
     assert [phase.name for phase in made.phases] == [phase.name for phase in was.phases]

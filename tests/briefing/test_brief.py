@@ -449,7 +449,7 @@ def test_an_agent_is_only_called_at_work_when_its_process_is_known_to_live() -> 
     journal = busy()
     around = busy_around(journal)
     assert "agents running: code-1" in brief(journal.state(), around).text
-    assert "no sign of life" not in brief(journal.state(), around).text
+    assert "not tracked" not in brief(journal.state(), around).text
     around.live_agents = []
     text = brief(journal.state(), around).text
     assert "agents reported running: code-1" in text

@@ -64,7 +64,7 @@ def test_reader_learns_what_stays_here_and_once_that_sharing_ended(
     cli.ok(*there, "sync", "--soon", "--quiet")
     assert "login: no longer shared with you; what you have stays" in cli.ok(*there, "sync").out
     later = cli.ok(*there, "sync").out
-    assert "what came stays" not in later and "not pushed" not in later
+    assert "what you have stays" not in later and "not pushed" not in later
     assert "login: 1 event stays here: it is no longer shared with you" in later
 
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from forestay.formats import carry_over, diff
 from forestay.formats.facts import AgentFact, DecisionFact, Facts, StepFact, plain
-from forestay.formats.port import EXTRA, Where
+from forestay.formats.port import EXTRA, Where, load_format
 from forestay.formats.praxis.format import FORMAT as PRAXIS
 from forestay.formats.text.document import Document, fresh
 from tests.formats.scribe import keys, values
@@ -350,3 +350,13 @@ def test_native_id_can_be_given_and_is_never_carried(format: Toy) -> None:
     there = carry_over.convert(RICH, files, format, HERE, native_id="mine")[0]
     assert carry_over.read(format, there, HERE).native_id == "mine"
     assert list(there) == format.files("mine")
+
+
+def test_carried_file_that_is_no_document_is_not_written() -> None:
+    craft, other = load_format("craft"), load_format("ai-session")
+    came = carry_over.write(craft, None, Facts(native_id="n1", goal="ship"), HERE, full=True)
+    junk = dict.fromkeys(other.files("s-1"), 5)
+    main_of(came)[EXTRA] = {"v": 1, "from": {other.id: {"id": "s-1", "files": junk}}}
+    made, _ = carry_over.convert(craft, came, other, HERE)
+    assert all(fresh(name.rpartition(".")[2], value) for name, value in made.items() if value)
+    assert 5 not in made.values()

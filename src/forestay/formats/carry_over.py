@@ -349,7 +349,11 @@ def _arrive(
     came_as = text(back.get("id"))
     # Any program may have written them: only the names of the format's own files are used.
     carried, names = mapping(back.get("files")), [*b.files(came_as), *b.conventions.shared]
-    old = {name: value for name, value in carried.items() if name in names}
+    old = {
+        name: value
+        for name, value in carried.items()
+        if name in names and isinstance(value, list if name.endswith(".jsonl") else dict)
+    }
     id = native_id or (came_as if old else fresh_id)
     here = replace(facts, native_id=id)
     if old:

@@ -103,3 +103,10 @@ def test_id_after_other_comments_is_replaced_in_its_place() -> None:
 def test_id_that_we_never_wrote_is_none(id: Any) -> None:
     data = json.dumps({"forestay": {"v": 1, "id": id}}).encode()
     assert rendering_id(Document.parse(data, "json")) == ""
+
+
+@pytest.mark.parametrize("extra", [{"v": 2, "id": ONE}, {"id": "theirs"}, {"v": "1", "id": ONE}])
+def test_id_under_a_key_that_is_not_ours_stays(extra: dict[str, Any]) -> None:
+    value = {"mine": 1, "forestay": extra}
+    assert without_id(value) == with_id(value, TWO) == value
+    assert rendering_id(Document.parse(json.dumps(value).encode(), "json")) == ""

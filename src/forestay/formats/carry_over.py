@@ -160,7 +160,8 @@ def _pairs(format: Format, facts: Facts, name: str, old: list[Any], new: list[An
         names = format.assigned_step_ids(facts).items()
         known = {places[id]: there for there, id in names if id in places}
     here = [place for place in range(len(old)) if place not in known]
-    there = [place for place in range(len(new)) if place not in set(known.values())]
+    taken = set(known.values())
+    there = [place for place in range(len(new)) if place not in taken]
     found = _match([old[place] for place in here], [new[place] for place in there])
     return [*known.items(), *((here[one], there[two]) for one, two in found.items())]
 

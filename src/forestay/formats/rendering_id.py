@@ -26,13 +26,19 @@ def rendering_id(document: Document) -> str:
     if document.kind == "yaml":
         found = _LINE.search(document.data)
         return found[2].decode() if found else ""
-    id = text(mapping(mapping(document.parsed).get(EXTRA)).get("id"))
+    id = text(_extra(document.parsed).get("id"))
     return id if _ID.fullmatch(id) else ""
+
+
+def _extra(value: Any) -> dict[str, Any]:
+    """Return what is under our key; nothing if another program, or a newer version, wrote it."""
+    extra = mapping(mapping(value).get(EXTRA))
+    return extra if extra.get("v") == _VERSION["v"] else {}
 
 
 def without_id(value: Any) -> Any:
     """Return what a document states apart from its id."""
-    extra = mapping(mapping(value).get(EXTRA))
+    extra = _extra(value)
     if "id" not in extra:
         return value
     rest = {key: each for key, each in extra.items() if key != "id"}
@@ -43,10 +49,8 @@ def without_id(value: Any) -> Any:
 
 def with_id(value: Any, id: str) -> Any:
     """Return the value of a JSON document that carries an id, unless our key is another's."""
-    extra = mapping(value).get(EXTRA, _VERSION)
-    if not isinstance(extra, dict) or extra.get("v") != _VERSION["v"]:
-        return value
-    return {**value, EXTRA: {**extra, "id": id}}
+    extra = _extra({EXTRA: _VERSION, **value})
+    return {**value, EXTRA: {**extra, "id": id}} if extra else value
 
 
 def without_id_line(data: bytes) -> bytes:

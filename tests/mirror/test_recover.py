@@ -1083,3 +1083,18 @@ def test_damaged_bytes_have_a_visible_name_before_a_repair_replaces_them(
         recover.fix(stay.context, case)
     (kept,) = path.parent.glob(f"{path.name}.corrupt-*")
     assert kept.read_bytes() == path.read_bytes() == torn
+
+
+def test_repair_does_not_use_a_name_that_was_taken_in_the_last_moment(
+    stay: Forestay, project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fill(project, kinds=["craft"])
+    path = project / CRAFT
+    torn = path.read_bytes()[:-40]
+    path.write_bytes(torn)
+    taken = path.with_name(f"{path.name}.corrupt-taken")
+    taken.write_bytes(b"of another program")
+    monkeypatch.setattr(recover, "aside_name", lambda path, clock: str(taken))
+    with pytest.raises(InvalidInput, match="corrupt-taken"):
+        stay.files.recover(str(path), fix=True)
+    assert (path.read_bytes(), taken.read_bytes()) == (torn, b"of another program")

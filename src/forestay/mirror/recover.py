@@ -641,13 +641,17 @@ def _replace_file(path: str, data: bytes, clock: Clock) -> list[str]:
     A crash leaves the old or the new file in its place.
     """
     kept = [aside_name(path, clock)] if os.path.lexists(path) else []
+    is_linked = False
     try:
         if kept and not files.is_irregular(path):
             os.link(path, kept[0])
+            is_linked = True
             files.sync_folder(files.folder_of(path))
+    except FileExistsError as error:  # a file that another program just put there
+        raise files.failure(error, "write", kept[0]) from error
     except OSError:
         pass  # not every file system has links
-    if kept and not os.path.lexists(kept[0]):
+    if kept and not is_linked:
         files.move(path, kept[0])
     # What an earlier repair left when it was killed.
     kept += [set_aside(path, clock, hidden) for hidden in swap_file.remove_leftovers(path)]

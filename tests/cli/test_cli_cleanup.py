@@ -265,7 +265,7 @@ def test_folder_without_access_is_reported_as_kept(cli: Cli, tmp_path: Path) -> 
         closed.chmod(0)
         answer = cli("files", "cleanup", "--completed", "--yes")
         assert answer.code == 0 and "Archived: open" in answer.out, answer
-        assert f"({closed} must not be entered" in answer.out
+        assert f"({closed} cannot be opened" in answer.out
         Path(".ai-session").chmod(0)
         for words in (("files", "cleanup", "--completed"), ("files", "report")):
             answer = cli(*words)

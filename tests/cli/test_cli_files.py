@@ -243,7 +243,10 @@ def test_file_or_folder_without_a_session_is_reported(cli: Cli, project: Path, n
     for line in (["files", "convert", name or ".", "--to", "craft"], ["doctor", name or "."]):
         answer = cli(*line)
         where = name or (project if line[0] == "doctor" else ".")
-        assert (answer.code, answer.err.splitlines()[0]) == (2, f"error: no session is in {where}")
+        assert (answer.code, answer.err.splitlines()[0]) == (
+            2,
+            f"error: there is no session in {where}",
+        )
     reported = cli("adopt", "--no-color", *([name] if name else []), terminal=True).out
     assert not any(line.endswith(" ") for line in reported.split("\r")[-1].splitlines())
     other = " ".join(filter(None, ["forestay adopt", name, "--transcripts claude-code"]))
@@ -660,7 +663,7 @@ def test_convert_reports_a_result_that_cannot_be_read_again(
     large = json.dumps({**reported, "mine": strange}, ensure_ascii=False)
     (project / CRAFT).write_text(large)
     printed = cli.ok("files", "convert", CRAFT, "--to", "essay", "-o", "made.yaml").out
-    assert "lost    the way back: session-state.yaml is too large to be read again, " in printed
+    assert "lost    session-state.yaml is too large to be converted back: " in printed
     assert cli("files", "check", "made.yaml").code == 5
     printed = cli.ok("files", "convert", CRAFT, "--to", "praxis", "-o", "made.json").out
     assert "lost" not in printed
@@ -894,7 +897,7 @@ def test_essay_with_copies_is_resumed_and_a_copy_is_refused(cli: Cli, project: P
     assert "Resuming at Stage 1" in answer.out and "readable" in cli.ok("doctor", str(folder)).out
     cli.ok("pause")
     answer = cli("essay", "resume", "2")
-    assert answer.code == 4 and "has the same id and differs" in answer.err
+    assert answer.code == 4 and "has the same id and other content" in answer.err
 
 
 def test_resuming_an_unreadable_essay_exits_5_and_the_list_marks_it(

@@ -266,7 +266,7 @@ def test_advice_for_a_loose_rival_file_makes_it_the_valid_one(cli: Cli, project:
     path = rival(project, project / "loose.json")
     reported = cli("adopt", "loose.json")
     assert reported.code == 5 and f"{ORCHESTRATOR} has the same id" in reported.out
-    assert "put it in the place of that one and adopt again" in reported.out
+    assert "replace the others with them and adopt again" in reported.out
     path.rename(project / ORCHESTRATOR)
     cli.ok("adopt", ORCHESTRATOR)
     assert [one["goal"] for one in cli.json("list")["sessions"]] == ["Add logout"]
@@ -278,7 +278,7 @@ def test_advice_for_a_rival_in_a_standard_place_makes_it_the_valid_one(
     fill(project, kinds=["orchestrator"])
     cli.ok("adopt", ORCHESTRATOR)
     path = rival(project, project / "other" / ORCHESTRATOR)
-    assert "put it in the place of that one and adopt again" in cli("adopt", str(path)).out
+    assert "replace the others with them and adopt again" in cli("adopt", str(path)).out
     path.rename(project / ORCHESTRATOR)
     cli.ok("adopt", ORCHESTRATOR)
     assert [one["goal"] for one in cli.json("list")["sessions"]] == ["Add logout"]

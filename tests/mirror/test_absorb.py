@@ -260,7 +260,7 @@ def test_change_on_both_sides_is_a_dispute_with_both_values(make: Make) -> None:
     goals = [e.body.goal for e in project.events() if isinstance(e.body, ev.SessionRenamed)]
     assert goals == ["Ours", "Theirs"] and project.read()["goal"] == "Theirs"
     assert len(project.disputes()) == 1
-    assert any("changed here too: goal" in line for line in project.notices)
+    assert any("also changed in Forestay: goal" in line for line in project.notices)
     assert "goal" in project.session.brief().text
 
 

@@ -328,7 +328,7 @@ def test_index_entry_without_files_is_reported_once_and_affects_no_other(
     assert [(f.code, f.requirement) for f in report.findings] == [("listed-but-gone", "S0-79")]
     (one,) = stay.files.adopt()
     assert (one.native, one.bound) == (folder.name, True)
-    assert "lost-2026-02-14 is listed, and its files are missing" in one.problems[0]
+    assert "lost-2026-02-14 is listed, but its files are missing" in one.problems[0]
 
 
 def test_index_entry_without_files_is_reported_and_not_adopted(
@@ -647,7 +647,7 @@ def test_second_file_with_the_same_id_is_reported_and_left_alone(
     by_path = {Path(one.path).name: one for one in stay.files.adopt()}
     assert by_path[Path(CRAFT).name].outcome == "adopted"
     assert by_path["a-rival.json"].outcome == "rival"
-    assert "has the same id and differs" in by_path["a-rival.json"].problems[-1]
+    assert "has the same id and other content" in by_path["a-rival.json"].problems[-1]
     assert by_path["a-rival.json"].session == ""
     assert by_path["b-copy.json"].outcome == "copy"
     (later,) = stay.files.adopt(str(rival))
@@ -1040,8 +1040,8 @@ def test_index_alone_is_no_session(stay: Forestay, project: Path) -> None:
         (project / INDEX).write_text(f"active_features: [{', '.join(listed)}]\n")
         adopted = list(stay.files.adopt())
         assert len(adopted) == reported and not any(one.session for one in adopted)
-        assert all("open is listed, and its files" in one.problems[-1] for one in adopted)
-        with pytest.raises(InvalidInput, match="no session is in"):
+        assert all("open is listed, but its files" in one.problems[-1] for one in adopted)
+        with pytest.raises(InvalidInput, match="there is no session in"):
             stay.files.convert(str(project / INDEX), "craft")
 
 
@@ -1363,7 +1363,7 @@ def test_moved_files_are_a_rival_once_their_old_place_is_written_again(
     assert any("if it was moved" in line for line in stated)
     (one,) = stay.files.adopt(str(new))
     assert (one.outcome, one.session) == ("rival", "")
-    assert "put it in the place of that one" in one.problems[-1]
+    assert "replace the others with them" in one.problems[-1]
 
 
 @pytest.mark.req("S3-9", "S3-109")

@@ -141,7 +141,7 @@ def test_archive_of_another_program_is_not_overwritten(make: Make) -> None:
     target.write_text("theirs")
     project.session.complete()
     assert target.read_text() == "theirs" and current(project).exists()
-    assert "in the archive already" in project.suspended
+    assert "already exists in the archive" in project.suspended
     target.unlink()
     project.session.note("go on")
     assert archived(project) == [target] and not current(project).exists()
@@ -245,7 +245,7 @@ def test_doctor_suggests_adopt_where_another_program_overwrote_our_file(make: Ma
     begin_theirs(project)
     project.session.note("seen")
     (reported,) = format_checks.examine(project.home.context)
-    assert reported.fix == f"make it one of ours: forestay adopt {current(project)}"
+    assert reported.fix == f"import it: forestay adopt {current(project)}"
     project.home.files.adopt(str(current(project)))
     assert format_checks.examine(project.home.context) == [] and len(archived(project)) == 1
 
@@ -285,7 +285,7 @@ def test_session_that_cannot_be_archived_blocks_a_new_one(make: Make) -> None:
     target = project.folder / HISTORY / f"{project.read()['session_id']}.json"
     target.parent.mkdir()
     target.write_text("theirs")
-    with pytest.raises(ForestayError, match="in the archive already"):
+    with pytest.raises(ForestayError, match="already exists in the archive"):
         project.home.start("another", formats=["orchestrator"])
     assert [row.goal for row in project.home.list()] == ["Add login page"]
     assert target.read_text() == "theirs" and project.place == current(project)

@@ -549,7 +549,7 @@ def test_line_removed_from_the_log_is_reported_and_restored_once(
     lines = log.read_text().splitlines(keepends=True)
     log.write_text(lines[0] + lines[2])
     project.session.note("three")
-    assert project.notices[-1].endswith("not recorded: 1 line of history.jsonl was taken out")
+    assert project.notices[-1].endswith("not recorded: 1 line of history.jsonl was removed")
     kinds = ["note.added", "note.added", "step.added", "foreign.edited", "note.added"]
     assert recorded(log) == kinds
     _reformat(log)

@@ -901,7 +901,7 @@ def test_unknown_choice_is_refused_with_the_valid_ones(stay: Forestay, project: 
     path.write_bytes(b"{")
     with pytest.raises(InvalidInput, match="1 is not a choice") as reported:
         stay.files.recover(str(path), fix=True, choose="1")
-    assert reported.value.why == "they are fresh, history, manual"
+    assert reported.value.why == "the choices are fresh, history, manual"
     assert path.read_bytes() == b"{" and damaged_copies(path) == []
 
 

@@ -3,16 +3,17 @@
     forestay:
       v: 1
       facts:
-        was: {field: value}     single values and maps as the format's own fields gave them
-        now: {field: value}     the same as they are
-        lists: {field: [{at, was, now}]}      the same for elements of lists, `at` their place
-      from:                     per format from which the session was converted
-        craft: {id, files, unknown, from}     its files as values, the keys in them that the format
-                                              does not know, and where they had come from
+        was: {field: value}     single values and maps as the format's own fields express them
+        now: {field: value}     the exact values of the same fields
+        lists: {field: [{at, was, now}]}      the same for elements of lists, `at` their index
+      from:                     for each format from which the session was converted
+        craft: {id, files, unknown, from}     its id, its files as values, the keys in them that
+                                              the format does not know, and its own `from`
 
-A carried value counts only while the format's own field still holds `was`: a change that another
-program made wins. When a session returns to a format, the facts are written into `files`, so keys
-that no format knows are still there. Values travel; spelling, comments and order of keys do not.
+A carried value counts only while the format's own field still holds `was`: if another program
+changed the field, its change wins. When a session returns to a format, the facts are written into
+`files`, so keys that no format knows are preserved. Values are carried over; spelling, comments and
+order of keys are not.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ VERSION = 1
 Plain = dict[str, Any]
 """Facts, or one element of a list of them, as plain values without defaults."""
 Pairs = list[tuple[int, int]]
-"""Places in two lists whose elements describe the same thing."""
+"""Pairs of indexes in two lists whose elements describe the same thing."""
 
 _MAPS: Plain = {"tokens_by_agent": {}, "attributes": {}}
 _NAMES = ("title", "what", "text", "message", "path", "name", "step", "id")
@@ -60,9 +61,9 @@ class Loss(Struct):
 def write(
     format: Format, old: Tree | None, facts: Facts, where: Where, *, full: bool = False
 ) -> Tree:
-    """Return the files for some facts, with what the format cannot express under our key.
+    """Return the files for some facts, with facts that the format cannot express under our key.
 
-    Unless `full`, that is only the statuses for which the format has a less exact word.
+    Without `full`, only statuses for which the format has no exact word are carried.
     """
     made = format.put(old, facts, where)
     native = format.get(made, where)
@@ -75,7 +76,7 @@ def write(
 
 
 def _has_every_status(format: Format, native: Facts, facts: Facts) -> bool:
-    """Return whether the files obviously hold every status exactly."""
+    """Return whether a quick check shows that the files express every status exactly."""
     steps = {step.title: step.status for step in facts.steps}
     agents = {agent.id: agent.status for agent in facts.agents}
     return (
@@ -88,7 +89,7 @@ def _has_every_status(format: Format, native: Facts, facts: Facts) -> bool:
 
 
 def _full_change(format: Format, facts: Facts, native: Plain, wanted: Plain) -> Plain:
-    """Return what leads from the facts in the format's own fields to all facts."""
+    """Return the difference between the facts in the format's own fields and all facts."""
     lists: Plain = {}
     was, now = dict(_MAPS), dict(_MAPS)
     for name in Facts.__struct_fields__[1:]:
@@ -100,7 +101,7 @@ def _full_change(format: Format, facts: Facts, native: Plain, wanted: Plain) -> 
             was |= {name: native[name]} if name in native else {}
             now |= {name: wanted[name]} if name in wanted else {}
     for name in [n for n in was if n in now and diff.same(was[n], now[n])]:
-        # A goal that is made of other fields would seem to change with them.
+        # A goal that the format derives from other fields would seem to change with them.
         if name != "goal" or format.has_goal:
             del was[name], now[name]
     if not format.has_goal and "goal" not in now:
@@ -129,7 +130,7 @@ def _entries(old: list[Any], new: list[Any], pairs: Pairs) -> list[Plain]:
 
 
 def _status_change(format: Format, facts: Facts, native: Plain, wanted: Plain) -> Plain:
-    """Return what leads from the statuses in the format's own fields to the exact ones."""
+    """Return the difference between the statuses in the format's own fields and the exact ones."""
     lists: Plain = {}
     for name in ("steps", "agents"):
         old, new = native.get(name, []), wanted.get(name, [])
@@ -144,7 +145,7 @@ def _status_change(format: Format, facts: Facts, native: Plain, wanted: Plain) -
 
 
 def _with_status(unit: Plain, of: Plain) -> Plain:
-    """Return a unit with the status of another, which is left out where it is the default."""
+    """Return the unit with the status of the unit `of`; the default status is left out."""
     status = {"status": of["status"]} if "status" in of else {}
     return {key: value for key, value in unit.items() if key != "status"} | status
 
@@ -153,7 +154,7 @@ def _with_status(unit: Plain, of: Plain) -> Plain:
 
 
 def _pairs(format: Format, facts: Facts, name: str, old: list[Any], new: list[Any]) -> Pairs:
-    """Return which element of a list in the format's fields is which of the facts."""
+    """Pair the elements of a list read from the format's fields with those of the facts."""
     known: dict[int, int] = {}
     if name == "steps":
         places = {step.get("id"): place for place, step in enumerate(old)}
@@ -167,10 +168,10 @@ def _pairs(format: Format, facts: Facts, name: str, old: list[Any], new: list[An
 
 
 def _match(old: list[Any], new: list[Any], places: list[int] | None = None) -> dict[int, int]:
-    """Return the place in `new` of each element of `old` that is still there.
+    """Return the index in `new` of each element of `old` that `new` still has.
 
-    Elements are known by their id, then by their name, which may have become longer; of equal ones,
-    those at the same place are the same. `places` are those of `old`, if it is a part of a list.
+    Elements are matched by their id, then by their name, which can have become longer; equal ones
+    are matched by their index. `places` are the indexes of `old` if it is a part of a list.
     """
     found = diff.pair(
         list(zip(places or range(len(old)), old, strict=True)),
@@ -181,7 +182,7 @@ def _match(old: list[Any], new: list[Any], places: list[int] | None = None) -> d
             lambda each: text(mapping(each[1]).get("id")) or None,
             lambda each: _named(each, each[0], _status(each[1])),
             lambda each: _named(each, _status(each[1])),
-            # Where a word is less exact, what is over still differs from what is not.
+            # Even a less exact status shows whether an element is done.
             lambda each: _named(each, _status(each[1]) in DONE),
             lambda each: _named(each),
         ),
@@ -211,7 +212,7 @@ def _named(each: tuple[int, Any], *more: Hashable) -> Hashable:
 
 
 def read(format: Format, files: Tree, where: Where) -> Facts:
-    """Return the facts in some files, with those that travelled under our key."""
+    """Return the facts in some files, including those that are carried under our key."""
     facts = format.get(files, where)
     change = _extra(format, files, _named_by_files(format, files, facts.native_id)).get("facts")
     if not isinstance(change, dict) or not change:
@@ -222,9 +223,9 @@ def read(format: Format, files: Tree, where: Where) -> Facts:
     except _MALFORMED:
         return facts
     if facts.status == "failed" and facts.paused_at is not None and full.status == "active":
-        # An active session has no pause, so another program has stopped it since.
+        # The carried facts are of an active session: another program has paused it since.
         full.status = facts.status
-    # Any program may have written what was carried: every status has to exist.
+    # Any program can have changed what was carried, so check that every status exists.
     units = {*(step.status for step in full.steps), *(agent.status for agent in full.agents)}
     return full if full.status in SESSION and units <= set(UNIT) else facts
 
@@ -242,7 +243,7 @@ def _merged(change: Plain, native: Plain, *, has_goal: bool) -> Plain:
 
 
 def _merge(was: Any, current: Any, now: Any) -> Any:
-    """Return `now`, but `current` wherever that is no longer what it was."""
+    """Return `now`, but `current` wherever `current` differs from `was`."""
     if isinstance(was, dict) and isinstance(current, dict) and isinstance(now, dict):
         sides = ({**was, **now}, current)
         keys = dict.fromkeys(key for side in sides for key in side)
@@ -262,9 +263,9 @@ def _is_unchanged(was: Any, current: Any) -> bool:
 
 
 def _merge_list(current: list[Any], entries: list[Plain]) -> list[Any]:
-    """Return a list with the carried changes to those of its elements that are still there.
+    """Return the current list with the carried changes to those elements that it still has.
 
-    It has the carried order; elements that another program added follow the one before them.
+    The carried order counts; an element that another program added stays behind its predecessor.
     """
     known = sorted((each for each in entries if "was" in each), key=lambda each: each["at"])
     found = _match([each["was"] for each in known], current, [each["at"] for each in known])
@@ -297,7 +298,10 @@ def _merge_element(element: Any, entry: Plain) -> Any:
 
 
 def _without_bare(steps: list[Any], entries: list[Plain]) -> list[Any]:
-    """Return steps without carried headings whose tasks were all removed: each would be a task."""
+    """Return steps without carried headings whose tasks were all removed.
+
+    Such a heading would otherwise be read as a task.
+    """
     parents = {mapping(each.get("now")).get("parent") for each in entries}
     bare = parents - {mapping(step).get("parent") for step in steps}
     return [step for step in steps if step.get("unit") != "phase" or step.get("id") not in bare]
@@ -328,7 +332,8 @@ def convert(
     }
     origins[a.id] = _without_empty(entry)
     if back:
-        # What only passed through another format is dropped, unless something was added there.
+        # Drop the files of a format that the session only passed through, unless another program
+        # added something to them.
         known = sequence(back.get("from"))
         origins = {
             n: each for n, each in origins.items() if n in known or "unknown" in mapping(each)
@@ -345,10 +350,10 @@ def convert(
 def _arrive(
     b: Format, facts: Facts, where: Where, origins: Plain, back: Plain, native_id: str
 ) -> tuple[Tree, Loss]:
-    """Return the files of a session that arrives in a format, or comes `back` to it."""
+    """Return the files of a session that is converted to a format, or `back` to it."""
     fresh_id = b.new_id(facts, where, frozenset())
     came_as = text(back.get("id"))
-    # Any program may have written them: only the names of the format's own files are used.
+    # Any program can have changed the carried files: use only names that the format itself has.
     carried, names = mapping(back.get("files")), [*b.files(came_as), *b.conventions.shared]
     old = {
         name: value
@@ -370,7 +375,7 @@ def _arrive(
 
 
 def _return(b: Format, old: Tree, facts: Facts, where: Where, native_id: str) -> Tree:
-    """Return the files that a session had in a format, with what the facts are since."""
+    """Return the files that a session had in a format, updated to the current facts."""
     known = read(b, old, where)
     if not native_id:
         facts = replace(facts, native_id=known.native_id)
@@ -381,12 +386,12 @@ def _return(b: Format, old: Tree, facts: Facts, where: Where, native_id: str) ->
             zip(b.files(_named_by_files(b, old, known.native_id)), b.files(native_id), strict=True)
         )
         old = {names.get(name, name): value for name, value in old.items()}
-    # The files may come from another machine: their values about it stay.
+    # The files can come from another machine: paths and names of that machine stay unchanged.
     return write(b, old, facts, replace(where, project_path="", device=""), full=True)
 
 
 def _shared(facts: Facts) -> Plain:
-    """Return facts without the id, which each format gives."""
+    """Return facts as plain values without the id, because each format has its own."""
     return {name: value for name, value in plain(facts).items() if name != "native_id"}
 
 
@@ -402,10 +407,10 @@ def _unknown_keys(a: Format, files: Tree, facts: Facts, where: Where) -> list[st
 
 
 def _paths(value: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
-    """Return the ways to all keys in a value, the same for all elements of a list."""
+    """Yield the path of each key in a value; all elements of a list have the same path."""
     if isinstance(value, dict):
         for key, each in value.items():
-            # A number is the key of a phase, which is one of the steps.
+            # A number as a key stands for a phase, which is an element of the steps.
             if key != EXTRA and not key.isdigit():
                 yield (*path, key)
                 yield from _paths(each, (*path, key))
@@ -415,7 +420,7 @@ def _paths(value: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
 
 
 def leads_out(name: str) -> bool:
-    """Return whether a file of that name would be outside of the folder it is to be in."""
+    """Return whether a file name leads out of the folder in which the file is to be written."""
     return name.startswith("/") or ".." in name.split("/") or "\0" in name
 
 
@@ -435,7 +440,7 @@ def _carried(b: Format, name: str) -> str:
 
 
 def _differences(have: Plain, want: Plain) -> Iterator[str]:
-    """Return the names of fields that differ, those of elements of lists with a dot."""
+    """Yield the names of fields that differ; those of list elements as LIST.FIELD."""
     for name in _unlike(have, want):
         old, new = have.get(name), want.get(name)
         if not isinstance(old, list) or not isinstance(new, list):
@@ -450,8 +455,10 @@ def _differences(have: Plain, want: Plain) -> Iterator[str]:
 
 
 def _unlike(have: Plain, want: Plain) -> list[str]:
-    """Return the keys that differ; a value that a format has for an unknown fact is no difference,
-    unless the default is a word too."""
+    """Return the keys that differ.
+
+    If the wanted fact is unknown, any value is accepted, unless the default is a word too.
+    """
     keys = [*want, *(key for key in _HAVE_DEFAULTS if key in have and key not in want)]
     return [key for key in keys if not diff.same(have.get(key), want.get(key))]
 
@@ -460,7 +467,7 @@ def _unlike(have: Plain, want: Plain) -> list[str]:
 
 
 def has_carried(files: Tree) -> bool:
-    """Return whether anything travels under our key, besides the id of a rendering."""
+    """Return whether our key has anything besides the id of a rendering."""
     extras = (mapping(mapping(value).get(EXTRA)) for value in files.values())
     return any(extra.keys() - {"v", "id"} for extra in extras)
 
@@ -474,7 +481,7 @@ def origins(files: Tree) -> dict[str, str]:
 
 
 def _named_by_files(format: Format, files: Tree, native_id: str) -> str:
-    """Return the id that the files are named by, or the given one: they may name another inside."""
+    """Return the id in the file names, else the given one; the id inside the files can differ."""
     stems = (stem for name in files for stem in (name.partition("/")[0], name.rpartition(".")[0]))
     ids = (id for id in (native_id, *stems) if id and format.files(id)[0] in files)
     return next(ids, native_id)
@@ -490,7 +497,7 @@ def _with(format: Format, files: Tree, native_id: str, **parts: Plain) -> Tree:
     name = format.files(native_id)[0]
     main = files.get(name)
     if not isinstance(main, dict) or (EXTRA in main and not _extra(format, files, native_id)):
-        return files  # what a newer version wrote is left alone
+        return files  # a newer version of Forestay wrote this: do not change it
     named = {"from" if part == "origins" else part: value for part, value in parts.items()}
     extra = _without_empty({**main.get(EXTRA, {"v": VERSION}), **named})
     if len(extra) > 1:

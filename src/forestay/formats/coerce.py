@@ -1,4 +1,4 @@
-"""Read plain values of unknown type: a value of another type counts as empty."""
+"""Read plain values of unknown type: a value of an unexpected type counts as empty."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def text(value: Any) -> str:
 
 
 def copied(value: Any, levels: int = -1) -> Any:
-    """Return a deep copy, or a copy of so many `levels` only."""
+    """Return a deep copy; with `levels`, copy only that many levels and share the rest."""
     if levels == 1:
         return value.copy() if isinstance(value, (dict, list)) else value
     if isinstance(value, dict):
@@ -42,7 +42,7 @@ def with_texts(value: Any, change: Callable[[str], str]) -> Any:
 
 
 def put_back(part: dict[Any, Any], before: dict[Any, Any], key: str | int) -> None:
-    """Set a key to its value in `before`, at its earlier place."""
+    """Set a key of `part` to its value in `before`, at the same position among the keys."""
     later = set(list(before)[list(before).index(key) :])
     behind = next((at for at, name in enumerate(part) if name in later), len(part))
     moved = {name: part.pop(name) for name in list(part)[behind:]}

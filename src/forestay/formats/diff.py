@@ -27,20 +27,20 @@ STRONG = (
     "agent",
 )
 WEAK = ("title", "task", "what", "decision", "path", "name")
-"""Keys that identify elements of a list; an element may get another value of a weak key."""
+"""Keys that identify elements of a list; an edit can change the value of a weak key."""
 
 _ENCODER = json.JSONEncoder(sort_keys=True, separators=(",", ":"))
 
 
 def text_of(value: Any) -> str:
-    """Return a text that is equal exactly for values that are the same."""
+    """Return a text that is equal for two values if and only if they are the same."""
     return _ENCODER.encode(value)
 
 
 def quick_json(value: Any) -> bytes:
-    """Return JSON that is equal only for values that are the same; fast.
+    """Return JSON that is equal only for values that are the same; faster than `text_of`.
 
-    The same values with another order of keys give other JSON.
+    The same values with another order of keys give different JSON.
     """
     try:
         return msgspec.json.encode(value)
@@ -52,7 +52,7 @@ def same(one: Any, other: Any) -> bool:
     """Return whether two values are equal, types included; the order of keys does not matter."""
     if one is other or one != other:
         return one is other
-    # Most have their keys in the same order, so the fast way is tried first.
+    # Most values have their keys in the same order, so the fast comparison comes first.
     return quick_json(one) == quick_json(other) or text_of(one) == text_of(other)
 
 
@@ -77,13 +77,13 @@ def _is_unique(key: str, maps: Sequence[dict[str, Any]]) -> bool:
 
 
 Key = Callable[[Any], Hashable]
-"""Returns what identifies an element, or None."""
+"""Return the identity of an element, or None if it has none."""
 Pass = tuple[Key, Key]
-"""What identifies the elements of the old list, and those of the new one."""
+"""One way to pair elements: the key of an old element, and the key of a new one."""
 
 
 def pair(old: Sequence[Any], new: Sequence[Any], passes: Iterable[Pass]) -> dict[int, int]:
-    """Return places in `old` → places in `new`, paired by each pass in turn, equals in order."""
+    """Return indexes in `old` → indexes in `new`, paired by each pass in turn, equals in order."""
     found: dict[int, int] = {}
     for of_old, of_new in passes:
         taken, free = set(found.values()), defaultdict[Hashable, deque[int]](deque)
@@ -105,10 +105,10 @@ def both(*keys: Key) -> list[Pass]:
 
 
 def align(old: Sequence[Any], new: Sequence[Any]) -> list[tuple[int, int]]:
-    """Return pairs of places (old, new) of the same elements, in the order of the new list.
+    """Return pairs of indexes (old, new) of the same elements, in the order of the new list.
 
-    Maps are paired by their identity key (such pairs may cross), everything else by equality. What
-    is left between two pairs is paired by position if it looks like an edit.
+    Maps are paired by their identity key, even if their order changed; everything else by equality.
+    Elements left between two pairs are paired by position if one looks like an edit of the other.
     """
     key = identity(old, new)
     here, there = [_name(each, key) for each in old], [_name(each, key) for each in new]
@@ -127,7 +127,7 @@ def _by_name(old: list[Hashable], new: list[Hashable]) -> list[tuple[int, int]]:
 
 
 def _in_order(old: list[Hashable], new: list[Hashable]) -> list[tuple[int, int]]:
-    """Return pairs of equal names that rise on both sides: those at both ends, then the others."""
+    """Return pairs of equal names whose indexes rise in both lists: first those at both ends."""
     shorter = min(len(old), len(new))
     head = next((n for n in range(shorter) if old[n] != new[n]), shorter)
     rest = shorter - head
@@ -139,7 +139,7 @@ def _in_order(old: list[Hashable], new: list[Hashable]) -> list[tuple[int, int]]
 
 
 def rising(pairs: list[tuple[int, int]]) -> list[tuple[int, int]]:
-    """Return the longest subsequence of the pairs that rises on both sides."""
+    """Return the longest subsequence of the pairs in which both numbers rise."""
     tails: list[int] = []
     ends: list[int] = []
     before: list[int] = []
@@ -158,8 +158,10 @@ def rising(pairs: list[tuple[int, int]]) -> list[tuple[int, int]]:
 def _edits(
     old: Sequence[Any], new: Sequence[Any], pairs: list[tuple[int, int]], key: str
 ) -> list[tuple[int, int]]:
-    """Pair what is left between two pairs: by position, or each with the next similar one if one
-    side has more elements there."""
+    """Pair the elements left between two pairs by position.
+
+    If one side has more elements there, pair each element with the next similar one.
+    """
     fences = sorted([(-1, -1), *pairs, (len(old), len(new))], key=lambda places: places[1])
     if any(one[0] >= two[0] for one, two in pairwise(fences)):
         return []
@@ -181,7 +183,7 @@ def _shares(one: Any, other: Any) -> bool:
 
 
 def is_edit(one: Any, other: Any, key: str) -> bool:
-    """Return whether an element may be an edited form of the other one."""
+    """Return whether one element can be an edited form of the other."""
     if isinstance(one, dict) and isinstance(other, dict):
         return _shares(one, other) if key in STRONG else bool(one.keys() & other.keys())
     if isinstance(one, (dict, list)) or isinstance(other, (dict, list)):
@@ -200,7 +202,10 @@ _MISSING = _Missing()
 
 
 def merge(base: Any, ours: Any, theirs: Any) -> tuple[Any, list[Path]]:
-    """Merge two changes of a base; return the value, ours in conflicts, and their paths."""
+    """Merge two changes of a base; return the merged value and the paths of conflicts.
+
+    In a conflict the value of `ours` is used.
+    """
     conflicts: list[Path] = []
     value = _merge(base, ours, theirs, (), conflicts)
     return value, conflicts
@@ -233,7 +238,7 @@ def _merge(base: Any, ours: Any, theirs: Any, path: Path, conflicts: list[Path])
 def _merge_lists(
     base: list[Any], ours: list[Any], theirs: list[Any], path: Path, conflicts: list[Path]
 ) -> list[Any]:
-    """Return our list with their changes, and their new elements after their neighbours."""
+    """Return our list with their changes; their new elements follow the same neighbours."""
     to_ours, to_theirs = (dict(align(base, side)) for side in (ours, theirs))
     to_ours, to_theirs = (
         _without_common_additions(base, ours, to_ours, theirs, to_theirs),
@@ -264,9 +269,9 @@ def _merge_lists(
 def _without_common_additions(
     base: list[Any], side: list[Any], known: dict[int, int], other: list[Any], there: dict[int, int]
 ) -> dict[int, int]:
-    """Return the pairs of base and side without edits to what the other side added.
+    """Return the pairs of base and one side, without those whose element the other side added, too.
 
-    Such an element was added on both sides, and the one at its place in the base was removed.
+    Such an element was added on both sides, and the base element at its position was removed.
     """
     added = {text_of(other[i]) for i in set(range(len(other))).difference(there.values())}
     return {
@@ -279,7 +284,7 @@ def _without_common_additions(
 def _partners(
     ours: list[Any], theirs: list[Any], to_ours: dict[int, int], of_theirs: dict[int, int]
 ) -> dict[int, int]:
-    """Return our place for their elements, paired through the base or added on both sides."""
+    """Return our index for each of their elements: paired through the base, or added by both."""
     partner = {place: to_ours[old] for place, old in of_theirs.items() if old in to_ours}
     mine = [i for i in range(len(ours)) if i not in set(to_ours.values())]
     other = [i for i in range(len(theirs)) if i not in of_theirs]

@@ -2,14 +2,14 @@
 
 Every format reads its files into `Facts` and writes facts back into its files, so no format needs
 to know another one, and the journal needs to know none. Times are UTC milliseconds, fractions lie
-between 0 and 1, statuses are words of `SESSION` and `UNIT`. A field that a file does not state has
+between 0 and 1, statuses are words of `SESSION` and `UNIT`. A field that a file does not have gets
 its default.
 
-A single value without a field here and without an event kind is an *attribute* under a dotted name
-that begins with its format (`essay.pushback_level`). Everything else stays in the file: writing
+A single value for which there is no field and no event kind is an *attribute*: its dotted name
+begins with its format (`essay.pushback_level`). Everything else stays in the file, because writing
 preserves unknown keys.
 
-A step without an `id` is identified by its title: `pending_tasks` is a list of sentences.
+A step without an `id` is identified by its title, because some files list tasks as sentences.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class StepFact(Struct, omit_defaults=True):
     ended_at: int | None = None
     fraction: float | None = None
     paused_ms: int | None = None
-    """How much of the time between start and end the session was paused."""
+    """For how much of the time between start and end the session was paused."""
 
 
 class AgentFact(Struct, omit_defaults=True):
@@ -85,9 +85,9 @@ _Timed = TypeVar("_Timed", StepFact, AgentFact)
 
 
 def with_stated_times(fact: _Timed, stated: _Timed | None) -> _Timed:
-    """Return a fact with the times that a file states although its status has none.
+    """Return a fact with times from the file that do not fit its status, such as an end while open.
 
-    No event records such times, so no event removed them either.
+    No event records such times, so they are copied from the file to preserve them.
     """
     if stated is None or fact.status != stated.status or fact.status not in ("pending", "running"):
         return fact
@@ -134,13 +134,13 @@ def alike(one: str, other: str) -> float:
 
 @lru_cache(maxsize=4096)
 def _words(text: str) -> frozenset[str]:
-    # Cached, because each text may be compared with each other one for every rendering.
+    # Cached, because every rendering can compare each text with each other one.
     return frozenset(_WORD.findall(_SECRET.sub(" ", text).casefold()))
 
 
 def find_known_prefixes(texts: Iterable[str], known: Set[str]) -> dict[str, list[str]]:
-    """Return the texts that begin with known ones, each with those, the shortest first."""
-    # Only the sizes that occur are tried: a long text has too many prefixes.
+    """Return the texts that begin with known texts, each with those, shortest first."""
+    # Try only prefixes of the lengths that known texts have: a long text has too many others.
     sizes = sorted(set(map(len, known)))
     found = {
         text: [start for n in sizes if _APART.match(text, n) and (start := text[:n]) in known]
@@ -150,7 +150,7 @@ def find_known_prefixes(texts: Iterable[str], known: Set[str]) -> dict[str, list
 
 
 class FileFact(Struct, omit_defaults=True):
-    """One change of one file; a file that changed twice is two of these."""
+    """One change of one file; a file that changed twice has two of these."""
 
     path: str
     action: str = "modified"
@@ -192,7 +192,7 @@ class CheckpointFact(Struct, omit_defaults=True):
 
 
 class ClaimFact(Struct, omit_defaults=True):
-    """A claim deferred, or (with a `result`) one that the user accepted against the checker."""
+    """A deferred claim, or (with a `result`) one that the user accepted against the checker."""
 
     text: str
     reason: str = ""
@@ -220,7 +220,7 @@ class NoteFact(Struct, omit_defaults=True):
 
 
 class UpdateFact(Struct, omit_defaults=True):
-    """An entry for a log of all recorded events; never read from a file."""
+    """One recorded event, for files that log all events; never read from a file."""
 
     kind: str
     agent: str = ""
@@ -256,7 +256,7 @@ class Facts(Struct, omit_defaults=True):
     plan_total: int | None = None
     plan_base: int | None = None
     position: str = ""
-    """The id of the step or agent that is worked on."""
+    """The id of the step or agent that the session is working on."""
     steps: list[StepFact] = []
     agents: list[AgentFact] = []
     decisions: list[DecisionFact] = []
@@ -311,10 +311,10 @@ def _default(field: Any) -> Any:
 
 
 def new_revisits(known: Sequence[RevisitFact], found: Sequence[RevisitFact]) -> list[RevisitFact]:
-    """Return the revisits that are not known yet.
+    """Return the revisits in `found` that are not in `known`.
 
-    A revisit is identified by its reason and time, else by either: one whose reason or time was
-    edited did not happen again.
+    A revisit is matched by its reason and time, else by one of the two: if only its reason or time
+    was edited, it is not a new one.
     """
     passes = both(
         lambda revisit: (revisit.step, revisit.because, _second(revisit)),

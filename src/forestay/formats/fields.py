@@ -1,8 +1,8 @@
 """Read fields of JSON session files into facts, and write back the facts that differ.
 
-A *kind* reads a native value into a fact (a wrong value into an empty fact) and writes a fact as a
-native value. A *field* connects a kind with a key and the name of the fact. `put_fields` changes a
-value only if it would read differently afterwards, so unusual but equal spellings survive.
+A *kind* reads a value of a file into a fact (a wrong value into an empty fact) and writes a fact as
+such a value. A *field* connects a kind with a key and the name of the fact. `put_fields` changes a
+value only if its meaning changes, so unusual spellings of the same value are preserved.
 
 Elements of lists are paired with facts before they are written: units by id or title, log entries
 by their words and times. Elements that cannot be read are never changed.
@@ -47,12 +47,12 @@ def number(value: Any) -> float | None:
 
 
 def alike(one: Any, other: Any) -> bool:
-    """Return whether two values are the same, the order of keys included."""
+    """Return whether two values are the same, including the order of keys."""
     return one is other or diff.identical(one, other)
 
 
 def main(files: Mapping[str, Any], *wanted: str) -> tuple[str, Any]:
-    """Return name and value of the main file of a tree: one of those `wanted`, else the first."""
+    """Return the name and value of a tree's main file: one of `wanted`, else the first file."""
     names = [*(name for name in wanted if name in files), *files]
     return (names[0], files[names[0]]) if names else ("", None)
 
@@ -81,7 +81,7 @@ class Kind(Protocol):
 
 
 class Text(NamedTuple):
-    """A text; `unsaid` is the value in the file that stands for an empty one."""
+    """A text; `unsaid` is the value in the file that stands for an empty text."""
 
     unsaid: str = ""
 
@@ -103,7 +103,7 @@ class Stamp(NamedTuple):
 
 
 class Count(NamedTuple):
-    """A whole number from 0 on; 3.0 counts as one, as in JSON."""
+    """A whole number of at least 0; 3.0 counts as a whole number, as in JSON."""
 
     def read(self, value: Any, where: Where) -> int | None:
         found = number(value)
@@ -128,7 +128,7 @@ class Share(NamedTuple):
 
 
 class Names(NamedTuple):
-    """A list of texts; elements of other types are preserved after them."""
+    """A list of texts; elements of other types are preserved at its end."""
 
     def read(self, value: Any, where: Where) -> list[str]:
         return [each for each in sequence(value) if isinstance(each, str)]
@@ -142,10 +142,10 @@ SECONDS, MILLISECONDS = Stamp(), Stamp(True)
 
 
 class Field(NamedTuple):
-    """A fact and its key in a file. `keys` are spellings of the key, the document's own first.
+    """A fact and its key in a file. `keys` are spellings of the key, the specified one first.
 
-    `blank` is written for an empty fact. A `sticky` field ignores empty facts. A field that is not
-    `own` is only used where a file already has its key.
+    `blank` is written for an empty fact. A `sticky` field is not changed by an empty fact. A field
+    that is not `own` is used only if the file already has its key.
     """
 
     fact: str
@@ -198,7 +198,7 @@ def put_latest(
 def put_machine_value(
     into: Node, field: Field, fact: str, here: str, where: Where, order: Sequence[str]
 ) -> None:
-    """Write a value that belongs to one machine: the fact, else `here` if the file has a value.
+    """Write a value that is true of one machine: the fact, else `here` if the file has a value.
 
     A file without a value stays without one, so that writing its own facts changes nothing.
     """
@@ -218,12 +218,12 @@ def put_section(root: Node, key: str, put: Callable[[Node], None], order: Sequen
 
 
 def by_name(name: str) -> list[Pass]:
-    """Return the pairing of elements by one attribute that both sides have."""
+    """Return passes that pair elements by one attribute that both sides have."""
     return both(attrgetter(name))
 
 
 def match_by_time(words: Key) -> list[Pass]:
-    """Return the pairing of log entries by words and time, or by words if one side has no time.
+    """Return passes that pair log entries by words and time, or by words if one side has no time.
 
     A time in whole seconds equals any time within that second.
     """
@@ -240,7 +240,7 @@ def match_by_time(words: Key) -> list[Pass]:
 
 
 def reworded() -> list[Pass]:
-    """Return the pairing by time alone, for log entries whose words may be edited."""
+    """Return passes that pair log entries by time alone, because their words can be edited."""
     return [*both(attrgetter("at")), (_whole_second, _second)]
 
 
@@ -253,11 +253,11 @@ def _whole_second(each: Any) -> int | None:
 
 
 class Entry(NamedTuple, Generic[_T]):
-    """How the elements of a list are handled.
+    """How to read and write the elements of a list.
 
-    `read` returns the fact of an element, or None if it cannot be read. `write` writes a fact over
-    an element, or as a new one if that is None. `passes` pair elements with facts. Elements of a
-    `log` stay even if they have no fact.
+    `read` returns the fact of an element, or None if it cannot be read. `write` returns an element
+    changed to a fact, or a new element if there was none. `passes` pair elements with facts.
+    Elements of a `log` stay even if they have no fact.
     """
 
     read: Callable[[Any], _T | None]
@@ -269,7 +269,7 @@ class Entry(NamedTuple, Generic[_T]):
 def log(
     read: Callable[..., _T | None], write: Any, passes: Sequence[Pass], where: Where, moment: int
 ) -> Entry[_T]:
-    """Return the handling of a log; `moment` is the time of facts that have none."""
+    """Return the `Entry` of a log; `moment` is the time of facts that have none."""
     writer = partial(write, where=where, moment=moment)
     return Entry(partial(read, where=where), writer, passes, log=True)
 
@@ -328,8 +328,8 @@ def latest_runs(
 ) -> ReadAgent:
     """Return a reader of agent entries that skips all but the last entry of each id.
 
-    The others describe earlier runs and stay unchanged. They are read, so that they are removed
-    too, if `written` is given without the agent.
+    The others describe earlier runs and stay unchanged. Only if `written` is given and does not
+    have the agent, all of its entries are read, so that all are removed.
     """
     last = {text(mapping(each).get("id")): each for each in sequence(listed)}
     gone = set() if written is None else last.keys() - {agent.id for agent in written}
@@ -342,12 +342,12 @@ def latest_runs(
 
 
 def titled(steps: Iterable[StepFact]) -> list[StepFact]:
-    """Return steps with their ids as titles where they have none, without nameless ones."""
+    """Return the steps; one without a title gets its id as title, one without both is dropped."""
     return [s if s.title else replace(s, title=s.id) for s in steps if s.title or s.id]
 
 
 def get_task(value: Any, status: str = "pending") -> StepFact | None:
-    """Return the step in a sentence, or in an object with the sentence under `task`."""
+    """Return the step that a sentence, or an object with a sentence under `task`, describes."""
     title = text(value.get("task") if isinstance(value, dict) else value)
     return StepFact(title, status=status) if title else None
 
@@ -363,7 +363,7 @@ DONE = ("done", "skipped")
 
 
 def progress_of(facts: Facts) -> float:
-    """Return the progress of a session: as stated, else counted from steps, else from agents."""
+    """Return the progress of a session: the stated one, else computed from steps, else agents."""
     if facts.progress is not None:
         return facts.progress
     if steps := tasks_in(facts):
@@ -375,15 +375,15 @@ def progress_of(facts: Facts) -> float:
 
 
 def tasks_in(facts: Facts) -> list[StepFact]:
-    """Return the steps without phases that are only headings: those around tasks without a plan."""
+    """Return the steps, without phases that are only headings of tasks (there is no plan)."""
     around = set() if facts.workflow or facts.plan_total else {s.parent for s in facts.steps}
     return [step for step in facts.steps if step.unit != "phase" or step.id not in around]
 
 
 def with_stated_progress(fact: AgentFact, stated: AgentFact | None) -> AgentFact:
-    """Return an agent with the progress that its entry states if it is done, else with its times.
+    """Return an agent with the progress in its entry if it is done, else with the entry's times.
 
-    A done agent is complete whatever its entry states, so that is left unchanged.
+    A done agent is complete whatever its entry states, so the stated progress stays unchanged.
     """
     fact = with_stated_times(fact, stated)
     done = stated is not None and stated.status in DONE and fact.status in DONE
@@ -411,7 +411,10 @@ COMMON = ("session_id", "goal", "status", "agents", "completed_work", "pending_t
 
 
 def digests(facts: Facts, where: Where) -> Iterator[str]:
-    """Yield digests to make an id of, always the same for a session; the next if one is taken."""
+    """Yield digests from which to make an id: a session always gets the same sequence.
+
+    Use the next one if an id is taken.
+    """
     seed = f"{facts.goal}\n{facts.began_at}\n{where.now}\n{where.root}\n{facts.native_id}"
     return (digest_of(f"{seed}\n{n}".encode(errors="replace")) for n in count())
 

@@ -39,8 +39,11 @@ _Fact = TypeVar("_Fact", bound=Struct)
 
 
 def facts_of(state: st.State, events: Iterable[Event]) -> Facts:
-    """Return the facts of a session: file changes, commands, revisits and notes from its `events`,
-    everything else from its `state`."""
+    """Return the facts of a session.
+
+    File changes, commands, revisits and notes come from its `events`, everything else from its
+    `state`.
+    """
     core = state.core
     attributes = {row.key: row.value for row in rows(state, "attribute", st.Attribute)}
     facts = Facts(
@@ -77,8 +80,10 @@ def _core_facts(core: st.Core) -> dict[str, Any]:
 
 
 def add_events(facts: Facts, events: Iterable[Event]) -> None:
-    """Add the facts that only events hold: file changes, commands, revisits, notes, and an update
-    for each event that is not a command."""
+    """Add the facts that are not in the state: file changes, commands, revisits and notes.
+
+    Add also an update for each event that is not a command.
+    """
     events = list(events)
     gone = retracted(in_order(events)) if any(map(is_retraction, events)) else ()
     for event in events:
@@ -107,7 +112,7 @@ def withdrawn(events: Iterable[Event]) -> list[ev.Body]:
 
 
 def log_facts(values: Iterable[ev.Body]) -> Facts:
-    """Return the facts of some events that files store in lists that only grow, without times."""
+    """Return the facts of some events that files store in growing lists; leave out their times."""
     facts = Facts()
     for body in values:
         if isinstance(body, ev.DecisionMade):
@@ -128,8 +133,10 @@ def log_facts(values: Iterable[ev.Body]) -> Facts:
 
 
 def clear_retracted_figures(facts: Facts, taken: Facts) -> Facts:
-    """Return the facts with 0 for each retracted figure: a file keeps a figure that the facts
-    leave out."""
+    """Return the facts with 0 for each retracted figure.
+
+    Leaving it out would not be enough: a file keeps a figure that the facts do not have.
+    """
     figures = dict.fromkeys(taken.tokens_by_agent, 0) | facts.tokens_by_agent
     names = ("tokens", "compressions")
     gone = [n for n in names if getattr(facts, n) is None and getattr(taken, n) is not None]
@@ -141,7 +148,7 @@ def is_retraction(event: Event) -> bool:
 
 
 def rows(state: st.State, table: str, kind: type[_Row]) -> list[_Row]:
-    """Return the rows of a table that are of a kind."""
+    """Return the rows of a table that are instances of `kind`."""
     return [row for row in state.rows.select(table) if isinstance(row, kind)]
 
 
@@ -150,10 +157,10 @@ def _text(value: Scalar) -> str:
 
 
 def _position(state: st.State, facts: Facts) -> str:
-    """Return the id of the step or agent that is worked on, or an empty string.
+    """Return the id of the step or agent that the session is working on, or an empty string.
 
-    That is the one set explicitly since the latest start, while it is open; else the one that
-    started last. Of the phases of a plan only the current one counts.
+    That is the one set explicitly since the last start of a step, if it is still open; else the one
+    that started last. Of the phases of a plan only the current one counts.
     """
     core, began = state.core, (s for s in reversed(facts.steps) if s.status == "running")
     running = [s for s in began if core.phase_of(s.id) in (None, core.phase)]
@@ -166,7 +173,7 @@ def _position(state: st.State, facts: Facts) -> str:
 
 
 def _fact(kind: type[_Fact], by: Struct, **other: Any) -> _Fact:
-    """Return a fact with the fields that a row or event has under the same names, and `other`."""
+    """Return a fact with the fields of the same names in a row or event, and the `other` fields."""
     fact = convert(by, kind, from_attributes=True)
     return replace(fact, **other) if other else fact
 
@@ -176,7 +183,7 @@ def _step_fact(row: st.Step) -> StepFact:
 
 
 def _figures(row: Struct, *names: str) -> dict[str, int | None]:
-    """Return figures of a row, with None for 0, which stands for unknown there."""
+    """Return figures of a row, with None instead of 0, which stands for unknown in a row."""
     return {name: getattr(row, name) or None for name in names}
 
 
@@ -186,7 +193,7 @@ def _agent_fact(row: st.Agent) -> AgentFact:
 
 
 def _lists(state: st.State) -> dict[str, Any]:
-    """Return the lists of facts; an agent of which only its context is known is none of them."""
+    """Return the lists of facts; leave out an agent of which only the context size is known."""
     found = {
         field: [make_fact(row) for row in rows(state, table, kind)]
         for table, (field, kind, make_fact) in _LISTS.items()
@@ -217,7 +224,7 @@ _LISTS: dict[str, tuple[str, type[Any], Callable[[Any], Any]]] = {
 
 
 def _file_fact(body: ev.FileChanged, at: int) -> FileFact:
-    # Spelled out because `_fact` is slow, and there may be very many of these.
+    # Written without `_fact`, which is slow: there can be very many file changes.
     return FileFact(
         body.path, body.action, body.agent, at, body.added, body.removed, body.before, body.after
     )
@@ -230,7 +237,7 @@ def _command_fact(body: ev.CommandRan, at: int) -> CommandFact:
 
 
 def _observed_fact(body: ev.EvidenceObserved, at: int) -> CommandFact:
-    """Return a proof as a command that ran: no format has a field for what it proves."""
+    """Return a proof as a command that ran, because no format has a field for proofs."""
     failed = body.exit or body.timed_out or body.interrupted
     word = "timed out" if body.timed_out else "interrupted" if body.interrupted else ""
     return CommandFact(

@@ -64,7 +64,7 @@ def _suspended(binding: Binding) -> Finding:
     is_taken = (
         conventions_of(binding.format).archive and "another session is here" in binding.suspended
     )
-    fix = f"make it one of ours: forestay adopt {shlex.quote(binding.place)}"
+    fix = f"import it: forestay adopt {shlex.quote(binding.place)}"
     if not is_taken:
         unbind = f"forestay files unbind {binding.format} --session {binding.session}"
         fix = f"correct that, or stop writing them: {unbind}"

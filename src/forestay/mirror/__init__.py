@@ -1,5 +1,5 @@
-"""Keep the bound files of a session equal to its state, and record what others wrote there.
+"""Keep a session's bound files equal to its state, and record what other programs write into them.
 
-To *absorb* is to record an edit of a file, to *render* is to write files. Main modules: `mirror`,
-`absorb`, `render`; `adopt` and `convert` start from files.
+To *absorb* an edit is to record it as events; to *render* is to write files from the state. Main
+modules: `mirror`, `absorb`, `render`; `adopt` and `convert` start from files.
 """

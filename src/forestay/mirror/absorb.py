@@ -1,9 +1,10 @@
-"""Record what others wrote into a session's files as events.
+"""Record what other programs wrote into a session's files as events.
 
-An edit is compared with the rendering that it was made from, and what it changed is recorded with
-the actor `file:FORMAT`. Bytes that an exchange displaced are absorbed in the same way. Unknown keys
-and comments are not recorded: those of an edit that was not made from our newest rendering are
-*owed*, and the next rendering contains them. Absorbing never writes a file.
+An edit is compared with the rendering that its program had read, and what it changed is recorded
+with the actor `file:FORMAT`. If a program writes a file while we replace it, its bytes end up in a
+*displaced* file, which is absorbed in the same way. Unknown keys and comments are not recorded. If
+the edit was not made from our newest rendering, they are *owed* to the file: the next rendering
+contains them. Absorbing never writes a session file.
 """
 
 from __future__ import annotations
@@ -45,10 +46,10 @@ from forestay.model.state import CONFLICT, State
 from forestay.store.machine.bindings import Binding
 
 UNKNOWN = 0
-"""The last event that edited logs show is unknown: all of their lines have to be read."""
+"""Stands for the last event that a log shows if a program edited the log: read all of its lines."""
 
 Remember = Callable[[Binding, Sequence[FoundFile], int], None]
-"""Store files as the newest renderings, which show everything up to an event."""
+"""Store the given files as the newest renderings, which show all events up to the given number."""
 
 
 class Absorber:
@@ -59,7 +60,7 @@ class Absorber:
         self._clean = context.journal.clean_facts
 
     def absorb(self, binding: Binding) -> tuple[list[FoundFile], list[str]]:
-        """Record what others wrote; return the files as found, and lines to report."""
+        """Record what other programs wrote; return the files as found, and lines for the user."""
         lines: list[str] = []
         paths = paths_of(binding)
         if any(swap_file.has_leftovers(f) for f in {binding.root, *folders_of(binding)}):
@@ -84,7 +85,7 @@ class Absorber:
         return found_files, lines
 
     def pending(self, binding: Binding) -> list[Move]:
-        """Return the moves that others wrote and that are not absorbed yet; change nothing."""
+        """Return the moves in edits that are not absorbed yet; change nothing."""
         found_files = self._reader.read_all(binding)
         edited = {file.name: file.value for file in found_files if file.verdict == "edited"}
         return self._changes(binding, found_files, edited).moves if edited else []
@@ -104,12 +105,13 @@ class Absorber:
                 found = files.read_optional(path, MAX_BYTES, follow=False)
                 has_secrets = self._context.journal.find_secrets(data.decode("utf-8", "replace"))
                 if is_edit and has_secrets and self._is_ours(binding, name, found):
-                    # Secrets are not stored, so they could not be owed: the file gets its name
-                    # back. Not before: a program that read our file may write at any moment.
+                    # Secrets are not stored, so the next rendering could not contain them: the
+                    # edited file moves back to its place. It is absorbed first, because another
+                    # program can write at any moment.
                     swap_file.undo(aside, path)
                     lines += self._absorb_bytes(binding, name, read(aside))
             except (InvalidInput, Unreadable, Suspended):
-                # It cannot be read, and it is not ours to delete.
+                # Another program's file that cannot be read must not be deleted.
                 swap_file.undo(aside, path)
                 raise
             files.remove(aside)
@@ -121,7 +123,7 @@ class Absorber:
         return any(rendering.digest == digest for rendering in known)
 
     def _absorb_bytes(self, binding: Binding, name: str, data: bytes) -> list[str]:
-        """Absorb bytes that an exchange displaced, if they are not ours."""
+        """Absorb the bytes of a displaced file, unless they are one of our renderings."""
         if self._is_ours(binding, name, data):
             return []
         digest, known = sha256(data).hexdigest(), self._context.bindings.renderings(binding)
@@ -132,15 +134,16 @@ class Absorber:
         self._reader.parse(file)
         self._reader.require_ours(binding, found_files)
         lines = self._absorb_trees(binding, found_files, {name: file.value})
-        # The file is no longer in its place, so all of its unknown keys and comments are owed.
+        # The edited file was replaced, so the next rendering has to contain all of its unknown
+        # keys and comments.
         owed = self._owed(binding, file) or replace(file, verdict="owed")
         self._remember(binding, [file, owed], UNKNOWN)
         return lines
 
     def _owed(self, binding: Binding, file: FoundFile) -> FoundFile | None:
-        """Return what an edit would have made of our newest rendering, with its required keys.
+        """Return our newest rendering with the edit applied to it and all required keys present.
 
-        None if the file holds just that.
+        Return None if the file already holds exactly that.
         """
         newest, older = self._reader.newest(binding, file), self._find_base(binding, file)
         if newest is None or older is None or file.read is None:
@@ -159,9 +162,9 @@ class Absorber:
         )
 
     def _with_other_entries(self, binding: Binding, file: FoundFile, value: Any) -> Any:
-        """Return a file that sessions share, with the entries of our other sessions as found.
+        """Return the value of a shared file with our other sessions' entries as they are on disk.
 
-        Our rendering has old entries of them, which they would absorb as an edit.
+        The entries in our rendering are older: the other sessions would absorb them as an edit.
         """
         if file.name not in conventions_of(binding.format).shared:
             return value
@@ -189,12 +192,12 @@ class Absorber:
         base, theirs = main | base, main | stated
         whole, remarks = format.restore_required(theirs, base, where)
         if remarks:
-            # A program that read the file before a key was added has not removed it.
+            # A program did not remove a key if it had read the file before the key was added.
             read = base | self._bases_of(binding, found_files, edited)
             remarks = format.restore_required(theirs, read, where)[1]
         remarks = [*remarks, *self._removed_lines(binding, edited, base, now)]
         found = changes(format, base, whole, now, where, self._clean)
-        # Without a main file nothing was removed from the others.
+        # If the main file is missing, nothing counts as removed from the other files.
         remarks = remarks if main.keys() <= stated.keys() else []
         found.residue = "; ".join(filter(None, (found.residue, *remarks)))[:LONGEST]
         found.moves = self._with_known_names(binding, found.moves)
@@ -203,7 +206,7 @@ class Absorber:
     def _tree_before(
         self, binding: Binding, found_files: Sequence[FoundFile], edited: Tree, now: Facts
     ) -> dict[str, Any]:
-        """Return what the files stated before some of them were edited."""
+        """Return the values of all files before some of them were edited."""
         format, where = load_format(binding.format), self._context.surroundings(binding)
         base = {file.name: file.value for file in found_files if file.read is not None}
         changed = [file for file in found_files if file.name in edited]
@@ -211,7 +214,7 @@ class Absorber:
             base[file.name] = self._base(binding, file, now, where)
         base = {name: value for name, value in base.items() if value is not None}
         if new := {file.name for file in changed if not file.known} - base.keys():
-            # A file that was added later is compared with what we would have written there.
+            # Another program added this file: compare it with what we would have written.
             ours = write_facts(format, base, now, where, self._clean)
             base |= {name: ours[name] for name in new & ours.keys()}
         return base
@@ -219,7 +222,7 @@ class Absorber:
     def _removed_lines(
         self, binding: Binding, edited: Tree, base: Tree, now: Facts
     ) -> Iterator[str]:
-        """Yield a residue for logs from which lines were removed: they come back."""
+        """Yield a remark for each log that lost lines; the next rendering restores them."""
         logs = [name for name in edited if is_log(name)]
         if not logs or binding.mirrored != self._context.read_facts(binding.session).seq:
             return
@@ -228,16 +231,16 @@ class Absorber:
         for name in logs:
             if gone := len(ours[name]) - len(base[name]):
                 were = "was" if gone == 1 else "were"
-                yield f"{plural(gone, 'line')} of {os.path.basename(name)} {were} taken out"
+                yield f"{plural(gone, 'line')} of {os.path.basename(name)} {were} removed"
 
     def _bases_of(self, binding: Binding, found_files: Sequence[FoundFile], edited: Tree) -> Tree:
-        """Return the renderings that edited files were made from."""
+        """Return, for each edited file, the rendering that its program had read."""
         chosen = [file for file in found_files if file.name in edited and not is_log(file.name)]
         found = {file.name: self._find_base(binding, file) for file in chosen}
         return {name: value for name, value in found.items() if value is not None}
 
     def _with_known_names(self, binding: Binding, moves: list[Move]) -> list[Move]:
-        """Return moves with the names that the journal and its plan have for things."""
+        """Return the moves with the step names that the journal and the plan use."""
         with self._context.store.view(binding.session) as view:
             state = self._context.journal.state(view)
             moves = with_journal_names(moves, state)
@@ -247,9 +250,9 @@ class Absorber:
             return list(map(_as_task, moves)) if _is_of_tasks(state, moves) else moves
 
     def _with_required_keys(self, binding: Binding, file: FoundFile, value: Any) -> Any:
-        """Return the value of a file with the required keys that our newest rendering has."""
+        """Return the file's value, with missing required keys copied from our newest rendering."""
         newest, where = self._reader.newest(binding, file), self._context.surroundings(binding)
-        # A format may need the names of all files to know whose they are.
+        # A format can need the names of all files to find the session that they belong to.
         names: Tree = dict.fromkeys(paths_of(binding))
         before = {**names, file.name: newest.value if newest else None}
         made, _ = load_format(binding.format).restore_required(
@@ -258,14 +261,14 @@ class Absorber:
         return made[file.name]
 
     def _base(self, binding: Binding, file: FoundFile, now: Facts, where: Where) -> Any:
-        """Return what the file stated when its editor read it."""
+        """Return the value that the file had when the editing program read it."""
         if kind_of(file.name) == "jsonl":
             return self._base_of_log(load_format(binding.format), file, now, where)
         older = self._find_base(binding, file)
         return None if older is None else self._with_required_keys(binding, file, older)
 
     def _find_base(self, binding: Binding, file: FoundFile) -> Any:
-        """Return the rendering that an edit was made from; None if none is stored."""
+        """Return the value of the rendering that an edit was made from; None if none is stored."""
         if not file.older:
             assert file.read is not None
             stored = self._context.bindings.contents(binding, file.name)
@@ -281,10 +284,10 @@ class Absorber:
         return file.older[0]
 
     def _base_of_log(self, format: Format, file: FoundFile, now: Facts, where: Where) -> list[Any]:
-        """Return the lines that were there before.
+        """Return the lines that the log had before the edit.
 
-        Those are the lines that we wrote, and of all others those that the journal has: a program
-        that changes one line may rewrite all of them.
+        Those are the lines that we wrote, and those of the other lines that the journal contains:
+        a program that changes one line can rewrite all of them.
         """
         data = file.data or b""
         known = sorted(file.known, key=lambda rendering: -rendering.size)
@@ -324,20 +327,23 @@ def readme_of(binding: Binding) -> str:
 
 
 def _is_of_tasks(state: State, moves: Sequence[Move]) -> bool:
-    """Return whether a session has tasks, which some files list as phases, and gets no plan."""
+    """Return whether a session has tasks but no phases, and the moves set no plan.
+
+    Some formats list such tasks as phases.
+    """
     has_tasks = bool(state.count("step")) and not (state.count("phase") or state.core.is_phased)
     return has_tasks and not any(isinstance(move.body, ev.PlanSet) for move in moves)
 
 
 def _as_task(move: Move) -> Move:
-    """Return a phase that a file adds to a session of tasks as a task."""
+    """Return the move with an added phase turned into a task; other moves are unchanged."""
     body = move.body
     is_phase = isinstance(body, ev.StepAdded) and body.unit == "phase"
     return replace(move, body=replace(body, unit="task")) if is_phase else move
 
 
 def _as_planned(moves: Sequence[Move], plan: Workflow, state: State) -> Iterator[Move]:
-    """Yield phases that a file adds as the plan has them, with their tasks."""
+    """Yield the moves; a phase that a file adds gets its title and its tasks from the plan."""
     taken = {row.name for row in state.rows.select("step")}
     for move in moves:
         body = move.body
@@ -355,7 +361,7 @@ def _summary(edited: Tree, found: Changes) -> str:
     were = "was" if len(edited) == 1 else "were"
     text = f"{names} {were} edited: {plural(len(found.moves), 'change')} recorded"
     if found.contested:
-        text += f"; changed here too: {', '.join(found.contested[:5])}"
+        text += f"; also changed in Forestay: {', '.join(found.contested[:5])}"
     if found.residue:
         text += f"; not recorded: {found.residue[:200]}"
     return text

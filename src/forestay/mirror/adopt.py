@@ -1,19 +1,19 @@
-"""Adopt sessions that began in files of other programs: they become sessions here.
+"""Adopt session files that another program wrote: record each as a session of Forestay.
 
-Every event and artifact that the files contain is recorded, with the time they give. Ids are
-derived from the files, so adopting twice, or on two devices, has the effect of once. These
-rules decide which session files belong to; the first that applies counts:
+Every event and artifact in the files is recorded, with the time that the files give. Ids are
+derived from the files, so adopting the same files twice, or on two devices, gives one session. The
+first of these rules that applies decides which session the files belong to:
 
-    bound        the place belongs to a session: what changed in the files is an edit
+    bound        a session is bound to this place: changes in the files are absorbed as an edit
     unbound      a session was unbound from this place: it is bound again
-    moved        the folder of a session with this id is gone: the session follows the files
-    rival        a session with this id has other files: these are reported and left alone
-    converted    they were converted from files of a session: they are a copy of those
-    synced       a session without files came from another device and states the same: it is bound
-    new          else a session is created, or the one that was adopted from here is updated
+    moved        the folder of the session with this id is gone: the binding moves to these files
+    rival        the session with this id has other files: report these, and change nothing
+    converted    they were converted from files of a session: report them as a copy of those files
+    synced       a session without files came from another device and has the same content: bind it
+    new          otherwise create a session, or update the one that was adopted from these files
 
-Files that we can write are bound to their session and stay unchanged until something happens in it;
-others are only read. A template that is not filled in is no session.
+Files of a format that we can write are bound to their session; they are first written after the
+session's next event. Other files are only read. A template that is not filled in is not a session.
 """
 
 from __future__ import annotations
@@ -58,11 +58,11 @@ _AT_ONCE = 5000
 ADOPTED, KNOWN, EDITED, MOVED = "adopted", "known", "edited", "moved"
 COPY, RIVAL, TEMPLATE, UNREADABLE = "copy", "rival", "template", "unreadable"
 _ESSENTIAL = frozenset({"pipeline_id", "feature_id", "session_id", "id", "status"})
-"""A file in which one of these is still the placeholder of a template is no session."""
+"""Fields to check: a file in which one still has its template's placeholder is not a session."""
 
 
 class Adopted(Struct):
-    """The result for one session's files. Without a `session` they could not be adopted."""
+    """The result for one session's files; `session` is empty if they could not be adopted."""
 
     path: str
     format: str
@@ -75,13 +75,13 @@ class Adopted(Struct):
     bound: bool = False
     problems: list[str] = []
     errors: int = 0
-    """How many errors `files check` finds in files that were adopted."""
+    """How many errors `forestay files check` finds in the adopted files."""
     reading: Reading = Reading("")
-    """How the files were read, as far as they were."""
+    """What reading the files found out, as far as they could be read."""
 
 
 class AdoptOptions(Struct, frozen=True):
-    """How to adopt: only report, include templates, and where workflow definitions are."""
+    """How to adopt: whether only to report, whether templates count, the definitions' folder."""
 
     dry_run: bool = False
     templates: bool = False
@@ -91,16 +91,16 @@ class AdoptOptions(Struct, frozen=True):
 def adopt(
     context: Context, path: str, options: AdoptOptions | None = None, *, also: Iterable[str] = ()
 ) -> Iterator[Adopted]:
-    """Adopt every session found at a path, and in other folders; a failure stops no other one."""
+    """Adopt every session at a path and in other folders; continue after one that fails."""
     adoption = _Adoption(context, options or AdoptOptions())
     try:
         for one in _in_order((path, *also)):
             result = adoption.try_to_adopt(one)
-            # An index that lists only sessions which have ended is not reported.
+            # Do not report an index that lists only ended sessions.
             if result.problems or result.outcome == TEMPLATE or not one.is_index:
                 yield result
     finally:
-        # Once for all of them: a synced write costs more than all else about a session.
+        # Once for all sessions: a synced write costs more than the rest of adopting a session.
         for folder, sessions in adoption.claims.items():
             there = context.seen_from(folder, context.actor)
             context.best_effort(partial(there.workspace.claim, sessions))
@@ -109,7 +109,7 @@ def adopt(
 
 
 def _in_order(places: Iterable[str]) -> Iterator[Find]:
-    """Yield what is found; converted files last, because the session belongs to their source."""
+    """Yield the sessions found; converted files last, because their source is adopted first."""
     converted = []
     for place in places:
         for one in discover.sessions(place):
@@ -121,7 +121,7 @@ def _in_order(places: Iterable[str]) -> Iterator[Find]:
 
 
 class _Adoption:
-    """One run of `adopt`; `met` are the first files that it found under each format and id."""
+    """One run of `adopt`; `met` has the first files that it found for each format and id."""
 
     def __init__(self, context: Context, options: AdoptOptions) -> None:
         self.context = context
@@ -163,7 +163,7 @@ class _Adoption:
             met = one.path, _digest(one), result.session
             self.met.setdefault((one.format_id, result.native), met)
         if result.session and not self.options.dry_run:
-            # Also for known ones: a crash may have come before this.
+            # Also for sessions adopted before: a crash can have prevented this step.
             if result.outcome != COPY:
                 self.claims.setdefault(_project_of(self.context, one), []).append(result.session)
             if not result.bound:
@@ -171,16 +171,18 @@ class _Adoption:
         return result
 
     def _owner(self, one: Find, native: str) -> Binding | None:
-        """Return the binding of the place; None if another program began a session in the one place
-        that the format has, because ours is archived then."""
+        """Return the binding of the place; None if another program began a session there.
+
+        That is possible if the format has one place for all sessions: ours is archived then.
+        """
         owner = self.bound.owner(os.path.realpath(one.path))
         if owner is None or one.damage or not conventions_of(one.format_id).archive:
             return owner
-        # A file without id is our file, edited.
+        # A file without an id is our file with an edit.
         return owner if native in ("", owner.native) else None
 
     def _is_duplicate(self, one: Find, result: Adopted) -> bool:
-        """Return whether this run found another file with the same id before."""
+        """Return whether this run already found another file with the same id."""
         path, digest, session = self.met.get((one.format_id, result.native), ("", "", ""))
         if path and result.native:
             _report_rival(result, path, session, same=digest == _digest(one))
@@ -190,10 +192,10 @@ class _Adoption:
         if owner is None and self._has_session(one, facts, result):
             return
         if owner is not None and not one.damage and result.native not in ("", owner.native):
-            what = f"another session is in the place of {owner.session}; it was left alone"
+            what = f"not adopted: session {owner.session} is bound to the place of these files"
             unbind = f"forestay files unbind {owner.format} --session {owner.session}"
             result.outcome = RIVAL
-            result.problems.append(f"{what}; to adopt it: {unbind}, then adopt again")
+            result.problems.append(f"{what}; to adopt them: {unbind}, then adopt again")
             return
         result.session = owner.session if owner else _session_id(self.context, one, facts)
         result.is_new = not self.context.store.resolve(result.session)
@@ -206,7 +208,7 @@ class _Adoption:
             self._compare(one, facts, result, state)
 
     def _has_session(self, one: Find, facts: Facts, result: Adopted) -> bool:
-        """Return whether unbound files belong to a session by one of the rules."""
+        """Return whether a rule of this module gives unbound files to an existing session."""
         native = result.native
         if session := self._unbound_from(one, native):
             result.session = session
@@ -220,8 +222,8 @@ class _Adoption:
         elif source := self._source(one):
             path, result.session = source
             result.outcome = COPY
-            what = f"converted from {path}, where its session continues; this was left alone"
-            result.problems.append(f"{what}; to adopt it, move that one away and adopt again")
+            what = f"not adopted: this is a converted copy of {path}, whose session is known"
+            result.problems.append(f"{what}; to adopt it, move {path} away and adopt again")
         elif session := self._synced(one, facts):
             result.session, result.outcome = session, ADOPTED
             if not self.options.dry_run:
@@ -231,14 +233,14 @@ class _Adoption:
         return True
 
     def _unbound_from(self, one: Find, native: str) -> str:
-        """Return the session that was unbound from these files; none if it has others there."""
+        """Return the session that was unbound from these files; "" if none, or if it has others."""
         root = os.path.realpath(_root(one)) if native and _root(one) else ""
         session = self.bound.released_by(one.format_id, native, root) if root else ""
         others = self.bound.bindings(session) if session else []
         return "" if any((b.format, b.root) == (one.format_id, root) for b in others) else session
 
     def _moved_from(self, one: Find, native: str) -> Binding | None:
-        """Return the only binding with this id, if its folder is gone and the files are here."""
+        """Return the only binding with this id if its folder is gone; else None."""
         known = self.bound.named(one.format_id, native) if native else []
         gone = [b for b in known if not os.path.lexists(b.root)]
         return gone[0] if len(gone) == len(known) == 1 and _root(one) else None
@@ -250,13 +252,15 @@ class _Adoption:
             _restore_current(self.context, one, left)
 
     def _twin(self, kind: str, native: str) -> Binding | None:
-        """Return the binding of other files that exist and have this id."""
+        """Return the binding with this id that has other existing files; None if there is none."""
         known = self.bound.named(kind, native) if native else []
         return next((b for b in known if os.path.lexists(b.place)), None)
 
     def _compare_with_twin(self, one: Find, result: Adopted, twin: Binding) -> None:
-        """Compare with the files that a session has: these were moved out of its archive, or they
-        are left alone, because a stale copy would undo what happened since."""
+        """Resume an archived session if these files were moved out of its archive.
+
+        Otherwise report them and record nothing: a stale copy would undo later events.
+        """
         if mirror_of(self.context).return_from_archive(
             twin, one.path, dry_run=self.options.dry_run
         ):
@@ -269,7 +273,7 @@ class _Adoption:
         _report_rival(result, twin.place, twin.session, same=same, is_archived=is_archived)
 
     def _source(self, one: Find) -> tuple[str, str] | None:
-        """Return the file that these were converted from, if it exists, and its session."""
+        """Return the path these files were converted from, if it exists, and its session."""
         for kind, id in carry_over.origins(one.tree).items():
             if known := self._twin(kind, id):
                 return known.place, known.session
@@ -279,14 +283,14 @@ class _Adoption:
         return None
 
     def _synced(self, one: Find, facts: Facts) -> str:
-        """Return the session without files that states what these files state."""
+        """Return the session without files that has the same content as these files, or ""."""
         began = self._without_files.get((facts.began_at or 0) // 1000, []) if _root(one) else []
         where = self.where(one)
         return next((id for id in began if _is_equal(self.context, id, one, facts, where)), "")
 
     @cached_property
     def _without_files(self) -> dict[int, list[str]]:
-        """The sessions that were here without files before, by the second in which they began."""
+        """The sessions that had no files before this run, by the second in which they began."""
         began: dict[int, list[str]] = {}
         bound = {binding.session for binding in self.bound.bindings()}
         for row in self.context.store.catalogue():
@@ -306,9 +310,9 @@ class _Adoption:
             self._bind(one, result)
 
     def _bind(self, one: Find, result: Adopted) -> None:
-        """Bind files in their place that we can write; never write them now."""
+        """Bind files that are in their format's place and that we can write; do not write them."""
         root = _root(one)
-        # Files that name another session than their folder does are only read.
+        # If the files and their folder name different sessions, the files are only read.
         is_own = result.native == one.native
         if not (is_own and root and one.format.reading(one.tree, self.where(one)).writable):
             return
@@ -324,14 +328,14 @@ class _Adoption:
         )
 
     def _absorb(self, result: Adopted) -> None:
-        """Record what changed in bound files, as any edit."""
+        """Absorb changes in files that are bound already."""
         result.outcome, result.bound = KNOWN, True
         if not self.options.dry_run:
             result.events = _absorb_edits(self.context, result.session)
             result.outcome = EDITED if result.events else KNOWN
 
     def _compare(self, one: Find, facts: Facts, result: Adopted, state: State) -> None:
-        """Compare with an adopted session: the bytes are known, an edit, or a rival's."""
+        """Compare the files with an adopted session: known bytes, an edit, or a rival's files."""
         result.outcome = KNOWN
         real = os.path.realpath(one.path)
         places = [b.place for b in self.bound.bindings(result.session) if b.format == one.format_id]
@@ -368,10 +372,10 @@ def _report_rival(
         result.problems.append(f"the same as {other}".removesuffix(","))
         return
     result.outcome, result.session = RIVAL, ""
-    what = f"{other} has the same id and differs; this one was left alone"
+    what = f"not adopted: {other} has the same id and other content"
     convert = f"forestay files convert {shlex.quote(result.path)} --to {result.format}"
     both = f"to have both: {convert} --id ID -o OUT, then: forestay adopt OUT"
-    instead = "to adopt this one instead, put it in the place of that one and adopt again"
+    instead = "to adopt these files instead, replace the others with them and adopt again"
     helps = instead if path else both
     if is_archived:
         reopen = f'forestay session reopen --because "…" --session {session}'
@@ -383,7 +387,7 @@ def _report_rival(
 
 
 def read_facts(one: Find, where: Where) -> tuple[Facts | None, list[str]]:
-    """Return what a session's files state, or what can be saved of them, and remarks about that."""
+    """Return the facts in a session's files, or those that can be saved, and remarks about them."""
     if not one.format_id or one.is_bare:
         return None, []
     if one.documents and not any(fault.severity == ERROR for fault in one.faults):
@@ -411,10 +415,13 @@ def _digest(one: Find) -> str:
 
 
 def _session_id(context: Context, one: Find, facts: Facts) -> str:
-    """Return the format's id if it can be ours and no other session has it."""
+    """Return an id for the session: the one in the files if it is valid and free, else a new one.
+
+    A new id is derived from the files, so it is the same each time.
+    """
     native = facts.native_id or one.native
     try:
-        # Ids are stored everywhere, so they must not be secrets.
+        # Ids are stored everywhere, so they must not contain secrets.
         wanted = clean_id(context.journal.redact(native), "id")
     except ForestayError:
         named = native.encode("utf-8", "replace") or one.path.encode("utf-8", "replace")
@@ -429,13 +436,13 @@ def _came_from(context: Context, session: str, kind: str, native: str) -> bool:
     with context.store.view(session) as view:
         first = next(context.journal.events(view, limit=1), None)
     body = first.body if first else None
-    # The journal has the id without escape sequences and secrets.
+    # The journal stores the id without escape sequences and secrets.
     is_named = getattr(body, "native_id", "") in (native, context.journal.clean_facts(native))
     return getattr(body, "origin", "") == kind and is_named
 
 
 def _is_equal(context: Context, session: str, one: Find, facts: Facts, where: Where) -> bool:
-    """Return whether files state the same as a session that has no files of their format."""
+    """Return whether files have the same content as a session without files of their format."""
     bindings = context.store.machine.bindings.bindings(session)
     with context.store.view(session) as view:
         events = list(context.journal.events(view))
@@ -499,7 +506,7 @@ def _require_unchanged(one: Find) -> None:
 
 
 def _record(context: Context, session: str, one: Find, facts: Facts, warning: str) -> int:
-    """Record what files state; the mark at the end shows that the adoption is complete."""
+    """Record the facts of files; a last event marks the adoption as complete."""
     goal = facts.goal or one.format.goal_in(one.with_files_around())
     made = adoption_moves(replace(facts, goal=goal), one.format_id)
     last = max(filter(None, (facts.updated_at, *(move.at for move in made))), default=None)
@@ -509,10 +516,10 @@ def _record(context: Context, session: str, one: Find, facts: Facts, warning: st
 def _append(
     context: Context, session: str, one: Find, made: list[Move], state: State | None = None
 ) -> int:
-    """Record events; `state` is that of a session that was adopted before."""
+    """Record events; `state` is the session's state if it was adopted before, else None."""
     times: list[int] = []
     for move in made:
-        # Without a time it happened right after what is before it.
+        # An event without a time gets the time of the event before it.
         last = times[-1] if times else context.clock.now()
         times.append(last if move.at is None else move.at)
     turn = len(_edits(state)) if state else 0
@@ -532,10 +539,10 @@ def _append(
 
 
 def _find_edit(context: Context, session: str, one: Find, facts: Facts, where: Where) -> Changes:
-    """Return what changed in files since they were adopted, applied to the facts of today.
+    """Return what changed in files since they were adopted, as changes to the session's state now.
 
-    What they stated then is what the adopted events state. All sides are compared as the format can
-    express them.
+    The adopted events give what the files contained then. All three versions are compared in the
+    form in which the format can express them.
     """
     with context.store.view(session) as view:
         events = list(context.journal.events(view))
@@ -556,14 +563,14 @@ def _find_edit(context: Context, session: str, one: Find, facts: Facts, where: W
 
 
 def _as_written(one: Find, facts: Facts, where: Where) -> Plain:
-    # No file contains that something was recorded, so it is left out of the comparison.
+    # No format has a field for these, so they are left out of the comparison.
     facts.native_id, facts.updates = one.native, []
     tree = carry_over.write(one.format, None, facts, where, full=True)
     return as_recorded(carry_over.read(one.format, tree, where))
 
 
 def _absorb_edits(context: Context, session: str) -> int:
-    """Record what was written into a session's files; return how many events that were."""
+    """Absorb edits of a session's files; return how many events were recorded."""
     before = _seq(context, session)
     absorb_file_edits(context, session)
     return _seq(context, session) - before
@@ -582,7 +589,7 @@ def _save_artifacts(context: Context, session: str, one: Find, problems: list[st
     if left := paths[MAX_ARTIFACTS:]:
         first = os.path.relpath(left[0], folder)
         problems.append(f"{len(left)} of {len(paths)} artifacts were left out, from {first} on")
-    # They have the time of the last work on the session: adopting it is no work.
+    # Artifacts get the time of the last work on the session, because adopting is not work on it.
     at = _state(context, session).core.updated_at if paths else None
     count = 0
     for path in paths[:MAX_ARTIFACTS]:
@@ -612,7 +619,7 @@ def _save_artifacts(context: Context, session: str, one: Find, problems: list[st
 
 
 def _artifact_paths(one: Find) -> tuple[str, list[str]]:
-    """Return the folder and the files that a session produced, if its files are in their place."""
+    """Return a session's artifact folder and the files in it, if its files are in their place."""
     wanted, folder = one.conventions.artifacts, os.path.dirname(one.path)
     if not wanted or one.is_loose:
         return "", []
@@ -640,22 +647,24 @@ def _restore_current(context: Context, one: Find, left: Binding) -> None:
 
 
 def _project_of(context: Context, one: Find) -> str:
-    """Return the folder of the project that has these files in the place of their format; else the
-    current one."""
+    """Return the folder of the project that contains these files in their format's place.
+
+    Return the current project's folder if the files are elsewhere.
+    """
     root, place = os.path.realpath(_root(one) or one.root), REGISTRY[one.format_id][1]
     here, folder = context.workspace.tree, root.removesuffix(f"/{place}") or "/"
     if not place or folder == root:
         return context.folder
     if not f"{root}/".startswith(f"{here.root.rstrip('/')}/"):
         return folder
-    # Below a folder without repository, such as the user's home, a repository is a project.
+    # In a folder without a repository, such as the user's home, each repository is a project.
     return folder if is_plain(here) and not is_plain(find_tree(folder)) else context.folder
 
 
 def _root(one: Find) -> str:
-    """Return the folder of the format if files can be read and are in their place or its archive.
+    """Return the root folder of readable files in their format's place or archive, else "".
 
-    The main file may be missing, if the session was not created completely.
+    The main file can be missing, if the program did not finish creating the session.
     """
     format = one.format
     if os.path.islink(one.path) or one.damage or not is_text(one.path):
@@ -675,7 +684,7 @@ def _root(one: Find) -> str:
 
 
 def _archive(one: Find) -> str:
-    """Return the name of a file in the archive of its format; empty if it is elsewhere."""
+    """Return the file's name in its format's archive; empty if the file is not in the archive."""
     name = conventions_of(one.format_id).archive.format(id=one.native)
     is_kept = bool(one.native and name) and one.path.endswith(f"/{name}")
     return name if is_kept and not one.format.why_unusable_id(one.native) else ""

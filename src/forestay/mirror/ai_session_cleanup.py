@@ -1,9 +1,10 @@
 """Archive finished sessions of the `ai-session` format; nothing is deleted.
 
-A session's folder is moved into `.ai-session-archive/` next to `.ai-session/`, after its entry in
-the index was set to `completed`; moving it back undoes that. The caller chooses which sessions are
-*wanted*. A wanted session is *kept* for reasons that nothing overrides: a file states that it is
-active, it belongs to an open session of this home, its lock is held, or its files are unreadable.
+First the session's entry in the index is set to `completed`, then its folder is moved into
+`.ai-session-archive/` next to `.ai-session/`. Moving the folder back undoes that. The caller
+chooses which sessions are *wanted*. A wanted session is still *kept* (not archived) if a file gives
+its status as active, if it belongs to an open session of this home, if its lock is held, or if its
+files cannot be read. No option overrides that.
 """
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ from forestay.store.machine.bindings import Binding
 _DAY = 86_400_000
 _MOST_ARTIFACTS = 10_000
 _OVER = FINISHED | {"paused"}
-"""Statuses of a session that may be archived."""
+"""The statuses in which a session can be archived."""
 
 
 class Wanted(Struct, frozen=True):
@@ -76,7 +77,7 @@ class Put(Struct):
 
 
 def require_folder(given: str) -> None:
-    """Refuse a given path that is not a folder."""
+    """Raise InvalidInput if the given path is not a folder."""
     if given and not os.path.isdir(given):
         raise InvalidInput(f"{given[:200]} is not a folder", hint="check the path", file=given)
 
@@ -87,7 +88,7 @@ def list_reports(context: Context, root: str, feature: str = "") -> list[form.Re
     if feature and not finds:
         command = f"list all: forestay files report --root {shlex.quote(root)}"
         hint = command if os.path.isdir(root) else ""
-        raise NoSession(f"no session {feature} is in {root}", hint=hint)
+        raise NoSession(f"there is no session {feature} in {root}", hint=hint)
     made = []
     for one in filter(lambda find: find.documents, finds):
         folder = os.path.join(one.root, _folder_name(one))
@@ -106,7 +107,7 @@ def cleanup(context: Context, path: str, wanted: Wanted, *, dry_run: bool = Fals
         if because := _why_wanted(context, one, wanted):
             made.append(_try_to_archive(context, one, because, wanted, dry_run))
     for one in (find for find in finds if not find.native):
-        # Whether a folder without access is finished is unknown, which is reported.
+        # Report a folder without access: it is unknown whether its session has ended.
         is_closed = any(fault.code == discover.NO_ACCESS for fault in one.faults)
         if is_closed and fnmatchcase(os.path.basename(one.path), wanted.pattern):
             why = f"{one.faults[0].what}: ls -ld {shlex.quote(one.path)}"
@@ -115,7 +116,7 @@ def cleanup(context: Context, path: str, wanted: Wanted, *, dry_run: bool = Fals
 
 
 def _finds(path: str) -> list[Find]:
-    """Return the sessions at a path, and folders there without access."""
+    """Return the sessions at a path, and a find for each folder that may not be entered."""
     if not os.path.isdir(path) or not files.list_paths(path):
         return []
     return [one for one in discover.find(path) if one.format_id == form.FORMAT.id]
@@ -146,7 +147,7 @@ def _why_wanted(context: Context, one: Find, wanted: Wanted) -> str:
     )
     if whys := [why for holds, why in kinds if holds]:
         return ", ".join(whys)
-    # An unreadable index is reported: whether the session is finished is unknown.
+    # Report an unreadable index: it is unknown whether the session has ended.
     is_wanted = wanted.any_kind or _is_index_unread(one)
     return f"matches {wanted.pattern}" if is_wanted else ""
 
@@ -168,7 +169,7 @@ def _reason_to_keep(context: Context, one: Find, facts: Facts) -> str:
         return "its version is unknown"
     if len([e for e in entries_of(one.tree) if e.get("feature_id") == one.native]) > 1:
         return f"{INDEX} lists it several times: {check}"
-    # A status in any file counts, even in one that is trusted less: an active session is open.
+    # One file with the status `active` is enough to keep a session, whichever file it is.
     words = status_words(one.tree, one.native)
     statuses = [facts.status, *(session_status(one.format_id, word) for word in words)]
     if status := next((each for each in statuses if each and each not in _OVER), ""):
@@ -222,7 +223,7 @@ def _archive(context: Context, one: Find, name: str, wanted: Wanted) -> str:
         _require_unchanged(one)
         archive = os.path.join(os.path.realpath(os.path.dirname(one.root)), ARCHIVE)
         mirror_of(context).exclude_from_git(archive, one.paths.values())
-        # Before the entry changes: a session that cannot be archived stays unchanged.
+        # Check this before the entry changes: a session that cannot be archived stays unchanged.
         files.make_folder(archive)
         swap_file.remove_leftovers(os.path.join(one.root, INDEX))
         _mark_completed(os.path.join(one.root, INDEX), name)
@@ -242,11 +243,11 @@ def _locked(context: Context, root: str, name: str) -> Iterator[None]:
 
 
 def _require_unchanged(one: Find) -> None:
-    """Refuse to archive files that changed since the decision was made."""
+    """Refuse to archive files that changed since the decision to archive them."""
     for name, path in one.paths.items():
         data = files.read_optional(path, discover.MAX_BYTES, follow=False)
         if name == INDEX and data is not None:
-            # Entries of other sessions may change; the one that was decided on may not.
+            # Entries of other sessions may change; the entry of this session may not.
             now = entry_of({INDEX: Document.parse(data, "yaml").value}, one.native)
             same = now == entry_of(one.tree, one.native)
         else:
@@ -256,7 +257,7 @@ def _require_unchanged(one: Find) -> None:
 
 
 def _mark_completed(path: str, feature: str) -> None:
-    """Set a session's status in the index; concurrent additions of other entries stay."""
+    """Set a session's status in the index to completed; keep entries that others add meanwhile."""
 
     def mark(data: bytes) -> bytes:
         document = Document.parse(data, "yaml")

@@ -4,10 +4,10 @@
                                       pid, task
     history/YYYY-MM-DD/{id}.json      the same, with `ended` and `status`
 
-The files contain which agents run now and nothing of their work, so they are shown, not adopted.
-Two agents on one path are a *conflict*. The file of a process that no longer runs can be *pruned*:
-it is moved into the history. A live session is ended only by its own program; a process number
-that another process has by now counts as alive.
+The files show which agents run now, but not what they do, so they are listed and not adopted. Two
+agents on one path are a *conflict*. The file of a process that no longer runs can be *pruned*: it
+is moved into the history. Only its own program ends a live session. If another process has the same
+process number by now, the session counts as alive.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _TEXTS = (*_NEEDED, "project", "task", "git_branch", "problem")
 
 
 class Live(Struct):
-    """The file of a session that runs, or ran until its process died."""
+    """One file in `active/`: a session whose process runs, or died without removing the file."""
 
     file: str
     session_id: str
@@ -52,7 +52,7 @@ class Live(Struct):
 
 
 def recognise(value: Any) -> bool:
-    """Return whether a parsed file is a live session."""
+    """Return whether a parsed file has the keys of a live session of aiterm."""
     return isinstance(value, dict) and all(isinstance(value.get(key), str) for key in _NEEDED)
 
 
@@ -108,7 +108,7 @@ def _parse(path: str) -> Document:
 
 
 def _archive(folder: str, one: Live, clock: Clock) -> str:
-    """Move a file into the history of today, with the time and the status of its end."""
+    """Move a file into today's history folder, with `ended` and `status` added."""
     now = timestamps.write(clock.now())
     target = os.path.join(folder, HISTORY, now[:10], os.path.basename(one.file))
     document = _parse(one.file)

@@ -1,8 +1,8 @@
 """Move the main files of ended sessions into a format's archive, and back.
 
-Moving a file and recording its new place are two steps. A file that was moved without the second
-step is found again (`follow`) by the id in it; so is one that another program archived to begin
-its own session in that place. Until then the place belongs to the other session.
+Moving a file and recording its new place are two steps. If a process dies between them, `follow`
+finds the file again by the session id in it. It does the same for a file that another program
+archived to begin its own session in that place; until then the place belongs to that session.
 """
 
 from __future__ import annotations
@@ -29,7 +29,8 @@ class Archive:
             try:
                 self.archive(binding)
             except Refused as error:
-                # No later event would try again: it is reported until it is solved.
+                # An ended session has no later event that would try again, so the problem is
+                # stored and reported until it is solved.
                 raise Suspended(str(error), file=error.file) from error
 
     def archive(self, binding: Binding) -> None:
@@ -44,7 +45,7 @@ class Archive:
         self._bindings.move(binding, target)
 
     def has_ended(self, binding: Binding) -> bool:
-        """Return whether a session has ended, by its entry in the catalogue."""
+        """Return whether the store's catalogue lists the session as ended."""
         with self._context.store.view(binding.session) as view:
             return view.listing().get("status") in FINISHED
 
@@ -63,7 +64,7 @@ class Archive:
         if why := files.why_not_writable(folder) or files.why_not_writable(binding.root):
             raise Suspended(why, file=folder)
         if os.path.lexists(target) and not self._is_rendering(binding, target):
-            raise Suspended(f"{target} is in the archive already, and not ours to overwrite")
+            raise Suspended(f"{target} already exists in the archive, and is not ours to replace")
 
     def is_archived(self, binding: Binding) -> bool:
         """Return whether the file of a session is archived."""
@@ -88,16 +89,16 @@ class Archive:
         return True
 
     def is_place_of(self, binding: Binding, path: str) -> bool:
-        """Return whether a path is the place of an archived session that has not ended."""
+        """Return whether an archived session that has not ended would return to this path."""
         return path == _current(binding) and self.may_return(binding)
 
     def use_current_place(self, binding: Binding) -> None:
-        """Use the place to which another program moved the file of an archived session."""
+        """Bind an archived session to its usual place, where another program moved its file."""
         files.remove(binding.place)
         self._bindings.move(binding, _current(binding))
 
     def follow(self, binding: Binding) -> None:
-        """Record where a file is that was moved without a record, or by another program."""
+        """Record the new place of a file that another program or a killed process moved."""
         place = self.locate(binding)
         if place != binding.place:
             self._bindings.move(binding, place)
@@ -140,7 +141,7 @@ def has_session_id(context: MirrorContext, kind: str, native: str, root: str, pa
 
 
 def _read_session_id(context: MirrorContext, kind: str, native: str, root: str, path: str) -> str:
-    """Return the session id in a file, or nothing if it is not of the format."""
+    """Return the session id in a file; empty if the file does not have the format."""
     format = load_format(kind)
     main = format.files(native)[0]
     try:
@@ -161,6 +162,6 @@ def _archived(binding: Binding) -> str:
 
 
 def archived_place(kind: str, native: str, root: str) -> str:
-    """Return the place in the archive for the main file of a session; empty without an archive."""
+    """Return a main file's path in its format's archive; empty if the format has no archive."""
     name = conventions_of(kind).archive.format(id=native)
     return os.path.join(root, name) if name else ""

@@ -1,7 +1,8 @@
-"""Bind sessions to places of files. A place has one owner, whatever path names it.
+"""Bind sessions to places: the path of a session's main file in one format.
 
-A file that exists in a place belongs to another program, unless it was found to be the session's.
-If a format has an archive, the previous session in its place is moved there.
+Only one session can be bound to a place, even if several paths lead to it. A file that exists in
+the place belongs to another program, unless the caller found it to be the session's own. If the
+format has an archive, the session that had the place before is moved there.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from forestay.mirror.context import MirrorContext, parse_file, read
 from forestay.store.machine.bindings import Binding
 
 Retire = Callable[[Binding], list[str]]
-"""Move a session's file into its format's archive; return problems."""
+"""Move a session's file into its format's archive; return a message for each problem."""
 
 
 def bind(
@@ -34,9 +35,10 @@ def bind(
     away: bool,
     retire: Retire,
 ) -> Binding:
-    """Bind a session to a place of a format; without an id, to the one that it has or had there.
+    """Bind a session to a place of a format.
 
-    Files that were `found` are its own; they may be `away`, in the archive of the format.
+    Without an id (`native`) it gets the one that it has or had in this folder, else a new one.
+    `found` is true if existing files are the session's own, `away` if they are in the archive.
     """
     format = load_format(kind)
     root = os.path.realpath(root) if root else _usual_root(context, kind)
@@ -69,7 +71,7 @@ def bind(
 
 
 def require_one_id(format: Format, *ids: str) -> None:
-    """Refuse a second id of a session in a format that has one place for all sessions."""
+    """Refuse a second id for a session in a format that has one place for all sessions."""
     first, *others = dict.fromkeys(filter(None, ids)) or ("",)
     if others and not _is_named_by_id(format):
         raise Refused(
@@ -79,12 +81,12 @@ def require_one_id(format: Format, *ids: str) -> None:
 
 
 def _is_named_by_id(format: Format) -> bool:
-    """Return whether each session has its own files, instead of one place for all of them."""
+    """Return whether the format names files by session id, instead of having one place for all."""
     return format.files("a") != format.files("b")
 
 
 def _is_still_free(context: MirrorContext, format: Format, native: str, root: str) -> bool:
-    """Return whether a place that a session was unbound from is still free, or has its file."""
+    """Return whether the place that a session was unbound from is free, or still has its file."""
     place = os.path.join(root, format.files(native)[0])
     if context.bindings.owner(place) is not None:
         return False
@@ -115,7 +117,7 @@ def _usual_root(context: MirrorContext, kind: str) -> str:
 
 
 def require_place(context: MirrorContext, session: str, kind: str, native: str) -> Binding | None:
-    """Refuse what `bind` would refuse; return the session that would have to be archived."""
+    """Refuse what `bind` would refuse; return the binding that it would archive, if any."""
     format = load_format(kind)
     _require_text(kind, context.root_of(kind))
     root = _usual_root(context, kind)
@@ -136,7 +138,7 @@ def require_place(context: MirrorContext, session: str, kind: str, native: str) 
 
 
 def require_root(context: MirrorContext, kind: str) -> None:
-    """Refuse the folder of a format in this project if nothing can be created there."""
+    """Refuse if no file can be created in the folder that a format has in this project."""
     _require_folder(_usual_root(context, kind))
 
 
@@ -148,7 +150,7 @@ def _place(format: Format, native: str, root: str, *, found: bool = False) -> st
 
 
 def archive_owner(context: MirrorContext, owner: Binding, retire: Retire) -> None:
-    """Archive the session in a place, or refuse with the reason why it stays."""
+    """Archive the session that is bound to a place; if that fails, refuse with the reason."""
     problems = retire(owner)
     if context.bindings.owner(owner.place) is not None:
         raise cannot_archive(owner, "; ".join(problems))
@@ -163,8 +165,10 @@ def cannot_archive(owner: Binding, why: str) -> Refused:
 
 
 def _require_archivable(context: MirrorContext, owner: Binding, native: str) -> None:
-    """Refuse a place whose owner cannot be archived for a session with this id: the archive has, or
-    would get, a file of the same name."""
+    """Refuse a place whose session cannot be archived to make room for the session with this id.
+
+    That is so if the archive already has a file of the same name, or would get two.
+    """
     if not conventions_of(owner.format).archive or owner.native == native:
         raise _place_taken(context, owner.place)
     _require_not_archived(owner.format, native, owner.root)
@@ -189,17 +193,17 @@ def _require_not_archived(kind: str, native: str, root: str) -> None:
 
 
 def _require_free_folder(kind: str, native: str, folder: str, root: str) -> None:
-    """Refuse an id that has a folder, or an entry in the index of all sessions."""
+    """Refuse an id that already has a folder, or an entry in the shared index."""
     if os.path.lexists(folder):
         has_files = any(not os.path.isdir(path) for path in files.list_paths(folder))
-        adopt = f"make it one of ours: forestay adopt {shlex.quote(folder)}"
+        adopt = f"import it: forestay adopt {shlex.quote(folder)}"
         hint = adopt if has_files else "move it away, or choose another id"
         raise _already_exists(folder, hint, native)
     for name, ids in _ids_in_indexes(kind, root).items():
         if native in ids:
             raise Refused(
                 f"session {native} already exists in the index of {root}",
-                why="it belongs to another session, whose files are not here",
+                why=f"it belongs to another session, whose files are not in {root}",
                 hint=f"choose another id, or remove its entry from {name}",
                 file=os.path.join(root, name),
                 session=native,
@@ -207,7 +211,7 @@ def _require_free_folder(kind: str, native: str, folder: str, root: str) -> None
 
 
 def _already_exists(path: str, hint: str, native: str) -> Refused:
-    why = "another session is here, and it is not ours to change"
+    why = "it belongs to another session, which Forestay must not change"
     return Refused(f"{path} already exists", why=why, hint=hint, file=path, session=native)
 
 
@@ -215,11 +219,11 @@ def _hint_for(kind: str, place: str) -> str:
     try:
         value = parse_file(place, read(place)).value
     except ForestayError:
-        return f"what can be made of it: forestay doctor {shlex.quote(place)}"
+        return f"see what can be recovered from it: forestay doctor {shlex.quote(place)}"
     reading = load_format(kind).reading({os.path.basename(place): value}, Where())
     if not reading.writable:
         return f"{reading.read_only_reason}: move it away"
-    return f"make it one of ours: forestay adopt {shlex.quote(place)}"
+    return f"import it: forestay adopt {shlex.quote(place)}"
 
 
 def _require_folder(path: str) -> None:
@@ -257,7 +261,7 @@ def exclude_from_git(context: MirrorContext, root: str, names: tuple[str, ...]) 
             if b"\n" not in line:
                 files.append_once(path, line, mode=0o644)
     except ForestayError:
-        # The folder is untracked then, which does no harm.
+        # If that fails, git lists the folder as untracked, which does no harm.
         return
 
 
@@ -269,7 +273,7 @@ def _free_id(context: MirrorContext, format: Format, session: str, root: str) ->
     names = [*owned, *files.list_names(root)]
     if archived := archived_place(format.id, "", root):
         names += map(os.path.basename, files.list_paths(os.path.dirname(archived)))
-        # The session that has the place would be archived under its id.
+        # The session that is bound to the place now would be archived under its id.
         current = context.bindings.owner(os.path.join(root, format.files("")[0]))
         names += [current.native] if current else []
     taken = {name.removesuffix(".json") for name in names}
@@ -278,7 +282,7 @@ def _free_id(context: MirrorContext, format: Format, session: str, root: str) ->
 
 
 def _ids_in_indexes(kind: str, root: str) -> dict[str, set[str]]:
-    """Return the ids in each file that the sessions of a folder share and that can be read."""
+    """Return the session ids in each readable file that the sessions of a folder share."""
     found: dict[str, set[str]] = {}
     for name in conventions_of(kind).shared:
         with suppress(ForestayError):

@@ -1,8 +1,9 @@
-"""Check the files of sessions that were found, for `files check`; nothing is written.
+"""Check session files against their format's specification, for `files check`; write nothing.
 
-To the findings of a format it adds those about file names, backups and logs that are too long to be
-read, and gives each the line and the path that the user knows. `Surroundings` is what a
-format may know of the files around a session: their names, and how many phases its workflow has.
+The format reports its own findings. This module adds those about file names, backups, and logs that
+are too long to read, and gives each finding a line and a full path. `Surroundings` collects what a
+format needs to know about the files around a session: their names, and how many phases the
+session's workflow has.
 """
 
 from __future__ import annotations
@@ -76,7 +77,7 @@ def _line(find: Find, finding: Finding) -> int:
 
 
 def check_name(find: Find) -> Iterator[Finding]:
-    """Check that a file is named after its session, where other programs find it by that name."""
+    """Check that a file is named after its session, if its format's programs search by name."""
     folder, name = os.path.split(find.path)
     named = find.conventions.named_after
     rule = named[1] if named[0] and folder.endswith(f"/{named[0]}") else ""
@@ -87,7 +88,7 @@ def check_name(find: Find) -> Iterator[Finding]:
 
 
 def _check_backup(find: Find) -> Iterator[Finding]:
-    """Check the backup of a file: a bad one would be noticed only when it is needed."""
+    """Check the backup of a file; without this check, a bad one is noticed only in an emergency."""
     ending = find.conventions.backup
     path = f"{find.path}{ending}"
     if not ending or not os.path.lexists(path):
@@ -107,17 +108,17 @@ def _check_backup(find: Find) -> Iterator[Finding]:
 
 
 def _without_length(find: Find, fault: Finding) -> Finding:
-    """Return a fault, or for a log that is too long to be read a remark: its length is no fault."""
+    """Return the fault, or a remark if a log is too long to be read: no rule limits its length."""
     path = find.paths.get(fault.file, "")
     is_log = fault.code == "unreadable" and path.endswith(".jsonl") and os.path.isfile(path)
     if not is_log or os.path.getsize(path) <= MAX_BYTES:
         return fault
-    what = f"over {MAX_BYTES >> 20} MB: it was not checked"
+    what = f"not checked: the log is larger than {MAX_BYTES >> 20} MB"
     return fault._replace(code="long-log", severity=INFO, what=what)
 
 
 def reading_of(find: Find, where: Where, clean: Callable[[str], str] = str) -> Reading:
-    """Return how a session's files are read; if they cannot be, only the format."""
+    """Return what reading a session's files found out; only the format if they cannot be read."""
     if not find.documents or not find.format_id:
         return Reading(format=find.format_id)
     reading = find.format.reading(find.tree, where)
@@ -125,7 +126,7 @@ def reading_of(find: Find, where: Where, clean: Callable[[str], str] = str) -> R
     if not (reading.writable or reading.warning):
         return replace(reading, warning=f"{reading.read_only_reason}; the files are not changed")
     if carry_over.has_carried(find.tree):
-        # One word of the format may stand for several of ours; the exact one is under our key.
+        # One status of the format can stand for several of ours; the exact one is under our key.
         facts = find.facts(where)
         complete = reading.complete and facts.status == "completed"
         progress = reading.progress if facts.progress is None else facts.progress
@@ -137,7 +138,7 @@ def reading_of(find: Find, where: Where, clean: Callable[[str], str] = str) -> R
 
 
 class Surroundings:
-    """What is around the files of sessions. A folder is listed once for all that are in it."""
+    """The files around sessions. A folder is listed once for all sessions in it."""
 
     def __init__(self, where: Callable[..., Where], workflows: str = "") -> None:
         require_definitions(workflows)
@@ -146,8 +147,10 @@ class Surroundings:
         self._workflows = workflows
 
     def of(self, one: Find) -> Where:
-        """Return what a format may know when it checks a session: the names in its own folder, and
-        those of its files elsewhere."""
+        """Return what a format can know when it checks a session: the names of the files around it.
+
+        Those are the files in the session's own folder, and its files elsewhere.
+        """
         where = replace(self._where(one.root), total=count_phases(one, self._workflows))
         if one.is_loose:
             return replace(where, root="")
@@ -166,11 +169,10 @@ def require_definitions(folder: str) -> None:
 
 
 def count_phases(one: Find, folder: str = "") -> int | None:
-    """Return how many phases the definition of a session's workflow has, if there is one.
+    """Return how many phases the definition of a session's workflow has; None if that is unknown.
 
-    Definitions are in `TYPE/metadata.json`, below the given folder or that of the session's
-    project. One without a fixed number counts as none. A definition that cannot be
-    read is refused in a given folder, else ignored.
+    The definition is `TYPE/metadata.json` below the given folder, or below the workflow folder of
+    the session's project. If it cannot be read, it is refused in a given folder, else ignored.
     """
     kind = one.format.workflow_of(one.tree) if one.format_id else ""
     usual = one.conventions.definitions

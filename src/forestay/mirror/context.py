@@ -1,7 +1,7 @@
-"""Give the parts of the mirror the journal's facts, the formats and the folders around files.
+"""Provide what all parts of the mirror need: a session's facts, file paths, and working trees.
 
-Nothing is decided here. Working trees and the facts of the last event are cached, because a
-process that continues to write needs them again; dropping the caches is always safe.
+This module makes no decisions. Working trees and the facts after the last event are cached, because
+a process that continues to write needs them again; dropping the caches is always safe.
 """
 
 from __future__ import annotations
@@ -47,29 +47,32 @@ _MOST_NAMES = 2000
 
 
 class Suspended(ForestayError):
-    """A binding cannot be used now; the message gives the reason."""
+    """A binding's files cannot be read or written now; the message gives the reason."""
 
 
 class JournalFacts(Struct):
-    """The facts of a session in the journal; its log entries start after a given event."""
+    """The facts of a session from its journal; log entries only after a given event."""
 
     facts: Facts
     seq: int
     status: str
     withdrawn: Facts | None = None
-    """What was recorded and retracted since that event; None if nothing was retracted."""
+    """Log entries that were retracted since that event; None if none were."""
 
 
 CachedFacts = tuple[tuple[str, int, int], JournalFacts]
-"""The facts that were read last; the key is session, last event, and the event logs start after."""
+"""The facts read last, by session, its last event, and the event after which log entries start."""
 
 
 class MirrorContext:
     def __init__(
         self, context: Context, device: str, travel: Callable[[str], Travel | None]
     ) -> None:
-        """`device` is the name of this machine in files; `travel` returns the sync state of a
-        session with other devices, if it is known here."""
+        """Set up the context of all mirror work.
+
+        `device` is the name that files show for this machine. `travel` returns how a session is
+        synced with other devices, None if this device does not know.
+        """
         self.store = context.store
         self.bindings = context.store.machine.bindings
         self.journal = context.journal
@@ -83,7 +86,7 @@ class MirrorContext:
         self._trees: dict[str, Place] = {}
         self.cached_facts: CachedFacts | None = None
         self.erased: list[Body] = []
-        """What is being erased: it is removed from files as retracted events are."""
+        """Events that are being erased: they are removed from files like retracted events."""
 
     def read_facts(self, session: str, after: int = 0) -> JournalFacts:
         with self.store.view(session) as view:
@@ -152,7 +155,7 @@ class MirrorContext:
 
 
 def archived_folder(binding: Binding) -> str:
-    """Return where another program archived the folder of a session; empty if it did not."""
+    """Return the path to which another program archived a session's folder; empty if it did not."""
     name = conventions_of(binding.format).put_away
     if not (name and binding.mirrored) or os.path.lexists(os.path.dirname(binding.place)):
         return ""
@@ -182,7 +185,7 @@ def _folders(paths: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def has_no_link(folder: str, known: set[str]) -> bool:
-    """Return whether no part of a path is a symbolic link; folders in `known` were just checked."""
+    """Return whether no part of a path is a symbolic link; do not check folders in `known`."""
     for part in _parts(folder):
         if part in known:
             return True
@@ -214,7 +217,7 @@ def parse_file(name: str, data: bytes) -> Document:
     except Unreadable as error:
         if error.code != "not-utf8":
             raise
-        # Half a line that a crash left may end inside a character.
+        # A crash can leave half a line, which can end inside a character.
         return Document.parse(data.decode("utf-8", "replace").encode(), kind)
 
 
@@ -223,6 +226,6 @@ def read(path: str) -> bytes:
 
 
 def _project_of(root: str) -> str:
-    """Return the project folder that contains the root of a format; for an essay, the root."""
+    """Return the project folder that contains a format's root folder; for an essay, the root."""
     usual = (f"/{inside}" for _, inside in REGISTRY.values() if inside)
     return next((root.removesuffix(end) for end in usual if root.endswith(end)), root)

@@ -1,8 +1,8 @@
-"""Read and write the contract file of a folder: acknowledgments of the session-state contract.
+"""Read and write the contract file of a folder: which agents acknowledged the session contract.
 
-What is acknowledged is the project's own specification if one is given, else the contract that is
-shipped with Forestay. The file has a block for every agent; acknowledging changes one agent's
-block and not one byte of the others.
+The contract is the project's own specification if one is given, else the one shipped with Forestay.
+The file has a block for every agent; an acknowledgment changes one agent's block and not one byte
+of the others.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from forestay.mirror.edit_shared_file import amend
 
 _LONGEST_SPEC = 1024 * 1024
 _MAX_BYTES = 256 * 1024
-"""The most bytes of a contract file, with 300 per agent; a longer one takes seconds to parse."""
+"""The size limit of a contract file (about 300 bytes per agent): longer ones parse for seconds."""
 
 
 class Contract:
@@ -46,7 +46,7 @@ class Contract:
         return form.verify(self._text(), agent, self.specification)
 
     def verify_all(self) -> dict[str, Verdict]:
-        """Return the verdict for every agent in the file; under "" where there is none."""
+        """Return the verdict for every agent in the file; if there is no agent, one under ""."""
         return form.verify_all(self._text(), self.specification)
 
     def summary(self) -> str:
@@ -54,7 +54,7 @@ class Contract:
 
     def acknowledge(self, agent: str) -> str:
         """Write the agent's block durably; return the path of the file."""
-        # A name that cannot be written, or recorded afterwards, creates no folder and no file.
+        # Check the name first: a name that is refused must not create a folder or a file.
         form.block(agent, 0, self.specification)
         clean_input(agent, "agent", limit=ID_LIMIT, lines=False)
         folder = os.path.dirname(self.path)
@@ -69,7 +69,7 @@ class Contract:
             if self._text() is None:
                 files.create(self.path, acknowledged(b""), mode=0o644)
             else:
-                # Other programs write their blocks without any lock.
+                # Other programs write their blocks without a lock, so the file can have changed.
                 amend(self.path, acknowledged, _joined)
         return self.path
 

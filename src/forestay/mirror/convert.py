@@ -29,8 +29,7 @@ _SURELY_READ = 100_000
 
 
 class Converted(Struct):
-    """The new files, by name, what the fields of their format cannot express, and the paths that
-    were written."""
+    """The new files by name, what their format has no field for, and the paths written."""
 
     format: str
     source: str
@@ -53,7 +52,7 @@ def convert(
     if native:
         require_id(format, native)
     one = _only(path)
-    # The number of phases is in a definition, or was carried over by an earlier conversion.
+    # The number of phases comes from a workflow definition, or from an earlier conversion.
     known = one.facts(where).plan_total
     where = replace(where, total=count_phases(one, workflows) or known)
     tree, loss = carry_over.convert(one.format, one.tree, format, where, native_id=native)
@@ -76,28 +75,31 @@ def convert(
 
 
 def _find_oversized(made: dict[str, bytes]) -> Iterator[str]:
-    """Yield a loss for each file that became too large to be parsed in the new format."""
+    """Yield a message for each new file that is too large to be parsed again."""
     for name, data in made.items():
         try:
             if len(data) > _SURELY_READ:
                 Document.parse(data, kind_of(name))
         except Unreadable as error:
-            yield f"the way back: {name} is too large to be read again, {error.message}"
+            yield f"{name} is too large to be converted back: {error.message}"
 
 
 def _require_inside(tree: Tree) -> None:
-    """Refuse file names that lead out of the folder: they contain the id in the source file."""
+    """Refuse file names that lead out of the target folder.
+
+    They contain the session id from the source file, which can be a path.
+    """
     for name in tree:
         if carry_over.leads_out(name):
             raise InvalidInput(
                 f"{name[:200]!r} leads out of the folder to write to",
                 why="the id of the session is a path",
-                hint="give it another one: --id ID",
+                hint="choose another id: --id ID",
             )
 
 
 def default_target(path: str, made: Converted) -> str:
-    """Return the default target: next to the source, with the format in its name."""
+    """Return the default target: a path next to the source, with the new format in its name."""
     name = path.rstrip("/")
     folder = os.path.dirname(os.path.abspath(name))
     if folder in ("/dev", "/dev/fd") or folder.startswith("/proc/"):
@@ -105,7 +107,7 @@ def default_target(path: str, made: Converted) -> str:
             f"no files can be written next to {path}", hint="name the target: -o OUT"
         )
     if os.path.basename(name) in ("", ".", ".."):
-        # Name the file after the current folder, and write it there.
+        # The source is the current folder: name the file after it, and write it there.
         name = os.path.normpath(os.path.join(path, os.path.basename(os.path.abspath(path))))
     target = f"{os.path.splitext(name)[0]}.{made.format}"
     ending = os.path.splitext(next(iter(made.files)))[1] if len(made.files) == 1 else ""

@@ -1,12 +1,13 @@
 """Find session files on disk, whatever program wrote them.
 
-`find` examines a file, a folder or a whole project and returns the sessions in it, by the content
-of files; a name counts only where nothing can be read. A *find* is one session: its format, the
-bytes of its files, and what of them could be parsed; a file that cannot be is a *fault* of it.
+`find` searches a file, a folder or a whole project for sessions. It recognizes a session by the
+content of its files, and by a file name only if the content cannot be read. A *find* is one
+session: its format, the bytes of its files, and the parsed values. A file that cannot be parsed is
+a *fault* of the find.
 
 A session is a single file, or a folder with several files in the root folder of its format, where
-all sessions may share an index. Nothing is written here, links are not followed, and what is too
-large or too much is reported, not read.
+all sessions can share an index. Nothing is written and links are not followed. Files that are too
+large, or too many, are reported and not read.
 """
 
 from __future__ import annotations
@@ -51,17 +52,17 @@ BAD_LINE = "bad-line"
 NOT_CREATED, GONE = "not-created", "listed-but-gone"
 NO_ACCESS, READ_FAILED = "no-access", "read-failed"
 NOT_READ = frozenset({NO_ACCESS, READ_FAILED})
-"""The system did not allow us to read a file: its bytes may be sound."""
+"""The code of a file that the system did not allow us to read; it need not be damaged."""
 SHARED_ROOTS = ("/tmp",)
-"""Folders of all users in which other programs create folders of sessions."""
+"""Folders open to all users in which other programs create session folders."""
 MOST_FILES = 50_000
 _MOST_BESIDE = 2000
-"""How many files in the folder of a damaged one are read."""
+"""How many files in the same folder are read to restore a damaged file."""
 SURE = 0.3
 _SKIPPED = frozenset({".git", "node_modules", ".venv", "venv", "__pycache__", ".tox", ".hg"})
 _BARE_KEY = re.compile(rb"(?:\s|#[^\n]*\n)*[A-Za-z_]+:\s")
 _ENDINGS = {".json": "json", ".yaml": "yaml", ".yml": "yaml", ".jsonl": "jsonl"}
-# How much of a file is searched for signs of a format: all together cost half a second in 16 MB.
+# How many bytes of a file are searched for signs of a format: 16 MB would take half a second.
 _SEARCHED = 1024 * 1024
 _KINDS = {
     stat.S_IFREG: "a file",
@@ -73,7 +74,7 @@ _KINDS = {
 
 
 class Find(Struct):
-    """One session in files. `paths` maps the names in its tree to real paths."""
+    """One session found in files. `paths` maps the names that its format uses to real paths."""
 
     format_id: str
     native: str
@@ -107,7 +108,7 @@ class Find(Struct):
 
     @property
     def is_loose(self) -> bool:
-        """Whether the file is not where its format has it, so that files around it do not count."""
+        """Whether the file is outside its format's place, so that files around it do not count."""
         name, path = next(iter(self.paths.items()))
         return not path.endswith(f"/{name}")
 
@@ -123,8 +124,7 @@ class Find(Struct):
 
     @property
     def damage(self) -> list[Finding]:
-        """Its faults, except bad lines of a log, which are left as they are, and except what other
-        sessions lack."""
+        """Its faults, without bad lines of a log (they stay) and faults of other sessions."""
         return [fault for fault in self.faults if fault.code not in (BAD_LINE, GONE)]
 
     @property
@@ -136,14 +136,14 @@ class Find(Struct):
         return carry_over.read(self.format, self.tree, where)
 
     def salvage(self, where: Where) -> Salvaged | None:
-        """Return what can be saved of files that cannot be read."""
+        """Return what can be recovered from damaged files; None if nothing can."""
         bundle = self.with_files_around()
         if self.is_bare:
             bundle = {next(iter(self.paths)): b"", **bundle}
         return self.format.salvage(bundle, where) if bundle else None
 
     def with_files_around(self) -> Bundle:
-        """Return its files with those in the same folder from which it can be restored.
+        """Return the session's files, and the files in the same folder that can help to restore it.
 
         Files that are too large to be read are left out.
         """
@@ -166,13 +166,19 @@ class Find(Struct):
 
 
 def find(path: str) -> list[Find]:
-    """Return the sessions in a file or below a folder; an unknown file is a find without format."""
+    """Return the sessions in a file or below a folder.
+
+    If `path` is a file of unknown format, return a find without a format.
+    """
     return list(walk(path))
 
 
 def walk(path: str, *, parts: bool = False) -> Iterator[Find]:
-    """Yield like `find`; with `parts`, also single files of sessions with several, outside of the
-    folder of a session. Refuse what is neither a file nor a folder."""
+    """Yield what `find` returns; refuse a path that is neither a file nor a folder.
+
+    With `parts`, yield also single files of formats with several files per session, if they are
+    outside a session's folder.
+    """
     try:
         kind = _KINDS.get(stat.S_IFMT(os.stat(path).st_mode), "a device")
     except PermissionError as error:
@@ -190,7 +196,7 @@ def walk(path: str, *, parts: bool = False) -> Iterator[Find]:
 
 
 def sessions(path: str) -> Iterator[Find]:
-    """Yield like `walk`, but a file of a session in its place stands for the whole session."""
+    """Yield what `walk` yields, but for a path to one file of a session the whole session."""
     folder, name = os.path.split(os.path.abspath(path))
     for format in _with_folders():
         is_part = name in _own_names(format) and _is_root(format, os.path.dirname(folder))
@@ -204,18 +210,18 @@ def not_one_session(path: str, there: list[Find]) -> InvalidInput:
     """Return the error for a path that contains no session, or several."""
     hint = f"forestay files check {shlex.quote(path)}"
     if not there:
-        return InvalidInput(f"no session is in {path}", hint=hint)
-    why = f"{len(there)} sessions are there"
+        return InvalidInput(f"there is no session in {path}", hint=hint)
+    why = f"it contains {len(there)} sessions: name the path of one of them"
     return InvalidInput(f"{path} is not one session", why=why, hint=hint)
 
 
 def find_in_place(path: str) -> Iterator[Find]:
-    """Yield the sessions in a folder or file of a format, which must not be a link."""
+    """Yield the sessions in a format's usual folder or file; a file that is a link is a fault."""
     return walk(path) if os.path.isdir(path) else iter([_of_plain_file(path)])
 
 
 def _fault(id: str, code: str, what: str, name: str = "", line: int = 0) -> Finding:
-    """Return a fault that prevents reading a file of a format."""
+    """Return a finding about a file that cannot be read."""
     rule = load_format(id).conventions.unreadable if id else ""
     return Finding(code, ERROR, what, file=name, requirement=rule, line=line)
 
@@ -230,7 +236,7 @@ def _of_file(path: str) -> Find:
 
 
 def _of_plain_file(path: str) -> Find:
-    """Return a file in the place of a session's, which must not be a link."""
+    """Return the find for a file in a session's place; a link there is a fault."""
     if files.is_irregular(path):
         return _not_read(path, "odd-file", _describe_kind(path))
     return _of_file(path)
@@ -242,7 +248,7 @@ def _describe_kind(path: str) -> str:
 
 
 def _not_read(path: str, code: str, what: str) -> Find:
-    """Return the find of a file that was not read, by its name."""
+    """Return a find for a file that was not read; its name decides the format."""
     id = _guess(path, b"")
     name = _damaged_name(id, path, b"") if id else ""
     return Find(id, "", {name: path}, {}, {}, [_fault(id, code, what, name)])
@@ -256,7 +262,7 @@ def identify(path: str, data: bytes) -> Find | None:
         return _broken(path, data, error)
     best = _guess_by_value(path, document.value)
     if not best:
-        # It may have the place of a session's file nevertheless.
+        # A file without a session can still be in the place where a format has one.
         name = os.path.basename(path)
         if id := _with_fixed_names().get(name, "") or _format_of_folder(path):
             fault = _fault(id, "not-a-session", f"this is not a session of {id}", name)
@@ -283,7 +289,7 @@ def _with_sides(id: str, fault: Finding, data: bytes) -> Finding:
     if fault.code != "conflict-markers" or fault.file not in load_format(id).conventions.shared:
         return fault
     ours, theirs = differences(data)
-    what = f"merge conflict, to be settled by hand: one side has {ours}; the other {theirs}"
+    what = f"merge conflict, to be resolved in an editor: one side has {ours}; the other {theirs}"
     return fault._replace(what=what, requirement="S0-69")
 
 
@@ -294,7 +300,7 @@ def _make_find(
     documents: dict[str, Document],
     native: str = "",
 ) -> Find:
-    """Return a find with the faults of its text; `native` is its id if that is known."""
+    """Return a find with the faults of its text; `native` is the session's id, "" if unknown."""
     if not native:
         tree = {name: document.value for name, document in documents.items()}
         native = load_format(id).get(tree, Where()).native_id
@@ -302,7 +308,7 @@ def _make_find(
 
 
 def text_faults(id: str, documents: dict[str, Document]) -> list[Finding]:
-    """Return what is wrong with the text of files that could be parsed nevertheless."""
+    """Return findings about the text of files that could be parsed."""
     lines = [
         Finding(BAD_LINE, ERROR, bad.message, file=name, requirement="S0-37", line=bad.number)
         for name, document in documents.items()
@@ -322,7 +328,7 @@ def text_faults(id: str, documents: dict[str, Document]) -> list[Finding]:
 def _syntax(path: str, data: bytes) -> str:
     named = _ENDINGS.get(os.path.splitext(path)[1].lower())
     if named:
-        # Converters may call YAML .json; no JSON begins with a bare key.
+        # Some converters write YAML into a file called .json; no JSON begins with a bare key.
         return "yaml" if named == "json" and _BARE_KEY.match(data) else named
     if data.lstrip()[:1] != b"{":
         return "yaml"
@@ -336,7 +342,7 @@ def _guess(path: str, data: bytes) -> str:
     left = read_damaged(data[: _SEARCHED // 4]) if data else None
     if left and (id := _guess_by_value(path, left.value)):
         return id
-    # Without zeros UTF-16 is found, too.
+    # Removing zero bytes makes the words of UTF-16 text visible, too.
     start = data[:_SEARCHED].replace(b"\0", b"")
     name = os.path.basename(path)
     formats = [load_format(id) for id in REGISTRY]
@@ -346,14 +352,14 @@ def _guess(path: str, data: bytes) -> str:
 
 
 def _guess_by_value(path: str, value: object) -> str:
-    """Return the format that a value has by its shape; empty if it has none."""
+    """Return the format whose keys a parsed value has; empty if there is none."""
     scores = {id: load_format(id).recognise(path, value) for id in REGISTRY}
     best = max(scores, key=lambda id: scores[id])
     return best if scores[best] >= SURE else ""
 
 
 def _format_of_folder(path: str) -> str:
-    """Return the format whose own folder a file is in, if such folders contain nothing else."""
+    """Return the format whose folder a file is in, if such folders contain only its files."""
     folder, name = os.path.split(path)
     own = (id for id, (_, place) in REGISTRY.items() if place and folder.endswith(f"/{place}"))
     is_own = (id for id in own if re.fullmatch(load_format(id).signs.names_in_place, name))
@@ -367,7 +373,7 @@ def _with_fixed_names() -> dict[str, str]:
 
 
 def _name_in_tree(format: Format, path: str, value: object) -> tuple[str, str]:
-    """Return the name that a file has in the trees of its format, and the session's id if known."""
+    """Return the name that the format uses for a file, and the session's id if it is known."""
     folder, name = os.path.split(path)
     if isinstance(value, dict):
         # The elements of lists are not needed to find the id.
@@ -375,14 +381,15 @@ def _name_in_tree(format: Format, path: str, value: object) -> tuple[str, str]:
     file, native = format.file_of(name, value)
     if "/" not in file:
         return file.format(id=native or name.removesuffix(".json")), native
-    # The session is that of its folder in its place, else the one that the file names.
+    # In its place, a file belongs to the session its folder is named after; elsewhere, to the
+    # session whose id it contains.
     is_in_place = name in _own_names(format) and _is_root(format, os.path.dirname(folder))
     id = os.path.basename(folder) if is_in_place or not native else native
     return file.format(id=id), ""
 
 
 def _damaged_name(id: str, path: str, data: bytes) -> str:
-    """Return the name in the trees of its format for a file that cannot be parsed."""
+    """Return the name that the format uses for a file that cannot be parsed."""
     folder, name = os.path.split(path)
     file = load_format(id).damaged_file_of(name, data)
     return file.format(id=os.path.basename(folder)) or name
@@ -409,11 +416,11 @@ def _is_root(format: Format, folder: str) -> bool:
 
 
 def _is_session_folder(format: Format, folder: str) -> bool:
-    """Return whether the folder itself is that of one session of a format."""
+    """Return whether a folder is the folder of one session of a format."""
     root, name = os.path.split(folder)
     if _is_root(format, root):
         return _is_started(format, root, name)
-    # Elsewhere the main file has to show it: other programs use the same file name.
+    # Outside the format's root, read the main file: other programs use the same file name.
     main = os.path.join(folder, _own_names(format)[0])
     found = _identify_in_folder(main) if os.path.isfile(main) else None
     return found is not None and found.format_id == format.id
@@ -450,7 +457,7 @@ def _is_started(format: Format, root: str, name: str) -> bool:
 def sessions_in(format: Format, root: str) -> Iterator[Find]:
     """Yield the sessions in the root folder of a format, or its index if it has none."""
     found = (_in_folder(format, root, name) for name in started_in(format, root))
-    # A session of which only artifacts are left has ended.
+    # A session with only artifacts left has ended.
     there = (one for one in found if not (one.is_bare and _is_over(one)))
     paths = (os.path.join(root, name) for name in format.conventions.shared)
     first = next(there, None)
@@ -470,11 +477,11 @@ def _is_over(one: Find) -> bool:
 
 
 def _missing_sessions(one: Find, root: str) -> Iterator[Finding]:
-    """Yield a fault for each open session of an index that has no folder."""
+    """Yield a fault for each open session that an index lists and that has no folder."""
     for name in one.conventions.shared:
         for id, status, where in one.format.listed(one.tree.get(name)):
             if status != "completed" and not os.path.lexists(os.path.join(root, id)):
-                what = f"{id} is listed, and its files are missing"
+                what = f"{id} is listed, but its files are missing"
                 yield Finding(GONE, WARNING, what, file=name, where=where, requirement="S0-79")
 
 
@@ -489,7 +496,7 @@ def _in_folder(format: Format, root: str, name: str) -> Find:
     for key, path in there.items():
         try:
             bundle[key] = files.read_bounded(path, MAX_BYTES, follow=False)
-            # All sessions have one index: it is parsed once, unless it changes.
+            # All sessions share one index: it is parsed once, unless it changes.
             parse = _parse_shared if key in shared else _parse
             documents[key] = parse(format.id, key, bundle[key])
         except ForestayError as error:
@@ -498,14 +505,14 @@ def _in_folder(format: Format, root: str, name: str) -> Find:
             faults.append(_with_sides(format.id, fault, bundle.get(key, b"")))
     if not there.keys() & set(own):
         there = {own[0]: paths[own[0]], **there}
-        what = "none of the session's files exists: it was not created completely, or lost"
+        what = "none of the session's files exists: they were never written, or they were lost"
         faults.append(Finding(NOT_CREATED, ERROR, what, file=own[0], requirement="S0-77"))
     made = _make_find(format.id, there, bundle, documents)
     return replace(made, native=name, faults=[*faults, *made.faults])
 
 
 def _parse(id: str, name: str, data: bytes) -> Document:
-    """Parse one file of a session; refuse it if it is incomplete, or contains something else."""
+    """Parse one file of a session; raise Unreadable if it is empty or holds no mapping."""
     document = Document.parse(data, kind_of(name))
     if why := load_format(id).why_incomplete(data, document.value):
         raise Unreadable("torn", why)
@@ -532,7 +539,7 @@ def _of_folder(folder: str, parts: bool) -> Iterator[Find]:
     there, is_more = _folders(folder)
     homes = tuple(f"/{place}" for _, place in REGISTRY.values() if place)
     archives = {os.path.basename(os.path.dirname(f.conventions.put_away)) for f in formats}
-    # Of two files with the same id, the one in its own place comes first.
+    # If two files have the same id, the one in its format's place comes first.
     for below, names in sorted(there, key=lambda found: not found[0].endswith(homes)):
         above, name = os.path.split(below)
         if above in roots or os.path.dirname(above) in roots:
@@ -552,13 +559,13 @@ def _of_folder(folder: str, parts: bool) -> Iterator[Find]:
         else:
             yield from _loose(below, names, parts=parts and not is_archived)
     if is_more:
-        what = f"there are over {MOST_FILES} files, and not all were read: name a folder below"
+        what = f"it has over {MOST_FILES} files, and not all were read: name a folder inside it"
         fault = _fault("", "too-many-files", what, folder)
         yield Find("", "", {"": folder}, {}, {}, [fault])
 
 
 def _closed(folder: str) -> Iterator[Find]:
-    """Yield a fault for a folder that must not be entered, or one of a format in it."""
+    """Yield a fault for a folder without access, or for a format's folder in it without access."""
     if _is_closed(folder):
         yield _no_access(folder, "")
         return
@@ -570,7 +577,7 @@ def _closed(folder: str) -> Iterator[Find]:
 
 
 def _no_access(folder: str, id: str) -> Find:
-    fault = _fault(id, NO_ACCESS, f"{folder} must not be entered (permission denied)")
+    fault = _fault(id, NO_ACCESS, f"{folder} cannot be opened (permission denied)")
     return Find(id, "", {"": folder}, {}, {}, [fault])
 
 
@@ -585,7 +592,7 @@ def _is_closed(folder: str) -> bool:
 
 
 def what_is_wrong(path: str, error: ForestayError) -> tuple[str, str, int]:
-    """Return code, text and line for a file that cannot be read."""
+    """Return the code, text and line of a finding about a file that cannot be read."""
     if isinstance(error, Unreadable):
         return error.code, error.what, error.line
     if files.is_irregular(path):
@@ -594,14 +601,14 @@ def what_is_wrong(path: str, error: ForestayError) -> tuple[str, str, int]:
 
 
 def _code_of(error: ForestayError) -> str:
-    """Return whether access is denied, the disk fails, or the file itself is at fault."""
+    """Return the code for an error: access denied, disk failure, or a bad file."""
     if isinstance(error.__cause__, PermissionError):
         return NO_ACCESS
     return READ_FAILED if isinstance(error, StoreFailed) else "unreadable"
 
 
 def _loose(folder: str, names: list[str], *, parts: bool) -> Iterator[Find]:
-    """Yield the sessions among the files of one folder, of formats that have one file each."""
+    """Yield the sessions in single files of one folder."""
     found_formats = set()
     others = {""} if parts else {"", *(format.id for format in _with_folders())}
     for name in names:
@@ -616,14 +623,14 @@ def _loose(folder: str, names: list[str], *, parts: bool) -> Iterator[Find]:
 
 
 def without_main_file(format: Format, folder: str) -> Find:
-    """Return the find of a session that lost its main file, but not all of its other files."""
+    """Return a find for a session whose main file is missing, but not all other files are."""
     main = format.files("")[0]
     fault = _fault(format.id, "missing-file", f"{main} is missing", main)
     return Find(format.id, "", {main: os.path.join(folder, main)}, {}, {}, [fault])
 
 
 def _identify_in_folder(path: str) -> Find | None:
-    """Identify a file in a folder; one that cannot be read counts if it has the name of one."""
+    """Identify a file in a folder; if it cannot be read, it counts if its name fits a format."""
     data = None
     if not files.is_irregular(path):
         with suppress(ForestayError):
@@ -636,9 +643,9 @@ def _identify_in_folder(path: str) -> Find | None:
 
 
 def _folders(folder: str) -> tuple[list[tuple[str, list[str]]], bool]:
-    """Return each folder with the names of its files, and whether there are more than are read.
+    """Return each folder with the names of its files, and whether the limit cut the list.
 
-    The formats' own folders come first. A folder with the name of a session's file is included.
+    The formats' own folders come first. A folder that has the name of a session file is included.
     """
     count = 0
     seen: dict[str, list[str]] = {}
@@ -663,8 +670,10 @@ def _folders(folder: str) -> tuple[list[tuple[str, list[str]]], bool]:
 
 
 def own_folders(settings: Settings) -> list[str]:
-    """Return the folders of the user's sessions that are in our home, or that other programs
-    created in folders of all users, newest name first."""
+    """Return the session folders outside of projects, newest name first.
+
+    They are in Forestay's home, or in folders open to all users (other programs create them there).
+    """
     formats = (load_format(id).conventions for id in REGISTRY)
     found = [
         path
@@ -678,10 +687,10 @@ def own_folders(settings: Settings) -> list[str]:
 
 
 def folders_below(roots: Iterable[str], prefix: str) -> list[str]:
-    """Return the folders directly below some others whose names begin with a prefix.
+    """Return the folders directly below `roots` whose names begin with `prefix`.
 
-    Below `/tmp` any user can create such a folder. Only one counts that belongs to the user, is not
-    a link, and that no other user can write to.
+    Any user can create such a folder in `/tmp`. A folder counts only if it belongs to the current
+    user, is not a link, and no other user can write to it.
     """
     paths = (os.path.join(root, name) for root in roots for name in files.list_names(root))
     named = (path for path in paths if os.path.basename(path).startswith(prefix))

@@ -1,8 +1,9 @@
 """Change a part of a file that other programs may write at any moment.
 
-The changed file replaces the old one in one step, and the bytes that it displaced are read: an edit
-made in the meantime is merged into the new file, and lines added to a log are added to the new log.
-A displaced file that cannot be read is moved back. Bytes are removed only after they were read.
+The changed file is exchanged with the old one in one step. Then the old (*displaced*) file is read:
+an edit that another program made in the meantime is merged into the new file, and lines that it
+added to a log are added to the new log. A displaced file that cannot be read is moved back. It is
+removed only after it was read.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from forestay.formats.text.document import Document
 from forestay.formats.text.safe_parse import LONGEST
 
 Change = Callable[[bytes], bytes]
-"""Return the new bytes of a file; applied to its own result, it changes nothing."""
+"""Return the new bytes of a file; must change nothing when applied to its own result."""
 
 Join = Callable[[bytes, bytes, bytes], bytes]
 """Merge two changed versions of a file: the arguments are base, edit of another program, ours."""
@@ -39,7 +40,7 @@ def amend(path: str, change: Change, join: Join | None = None) -> None:
         _remove_displaced(displaced, seen)
         made, seen = _with_edit(path, aside, new, versions, join)
         versions, new, displaced = [new, *versions], change(made), aside
-    raise _always_changing(path, why=f"its last bytes are in {displaced}")
+    raise _always_changing(path, why=f"its last content is in {displaced}")
 
 
 def _with_edit(
@@ -47,7 +48,7 @@ def _with_edit(
 ) -> tuple[bytes, bytes]:
     """Return the new bytes with a displaced edit merged into them, and the displaced bytes.
 
-    `versions` are those that the edit may have been made from, newest first.
+    `versions` are the bytes that the edit can have been made from, newest first.
     """
     try:
         found = _read(aside) if aside else versions[0]
@@ -55,14 +56,14 @@ def _with_edit(
             return new, found
         return join(_nearest(found, versions), found, new), found
     except ForestayError:
-        # It may be anything that another program wrote, so it must not be deleted.
+        # It contains what another program wrote, so it must not be deleted.
         swap_file.undo(aside, path)
         _remove_displaced(aside, new)
         raise
 
 
 def _nearest(found: bytes, versions: Sequence[bytes]) -> bytes:
-    """Return the version that has the fewest different lines, the newest of equals."""
+    """Return the version with the fewest lines that differ from `found`, the newest of equals."""
     lines = set(found.splitlines())
     return min(versions, key=lambda each: len(lines ^ set(each.splitlines())))
 
@@ -82,9 +83,9 @@ def _remove_displaced(aside: str, seen: bytes) -> None:
 
 
 def amend_lines(path: str, change: Change, most: int) -> None:
-    """Change a log that other programs extend, and the lines that they add at the same time.
+    """Change a log to which other programs add lines; apply `change` to lines added meanwhile, too.
 
-    `most` is the largest number of bytes that is read.
+    At most `most` bytes are read.
     """
     for _ in range(_TRIES):
         old = files.read_bounded(path, most, follow=False)
@@ -98,9 +99,9 @@ def amend_lines(path: str, change: Change, most: int) -> None:
 
 
 def _move_new_lines(path: str, aside: str, old: bytes, change: Change, most: int) -> bool:
-    """Remove the displaced log and add its new lines to the current one.
+    """Add the new lines of the displaced log to the current one, and remove the displaced log.
 
-    Return False if it was changed in another way than by adding lines.
+    Return False if the displaced log was changed in another way than by adding lines.
     """
     while (fd := swap_file.remove_displaced(aside, old)) is None:
         now = files.read_bounded(aside, most, follow=False)

@@ -1,12 +1,13 @@
 """Remove the files of an erased session, and erased events from the files of a session.
 
-A file is ours to remove if its bytes are a rendering that we remember; others edited the rest,
-which stays unless it is asked for. A file that several sessions share loses the entry of the one.
-The list of files must be read before the journal erases the session.
+A file is removed if its bytes are one of our stored renderings. Other files were edited, and stay
+unless `force` is given. A file that several sessions share loses only the session's entry. Read the
+list of files (`list_owned`) before the journal erases the session.
 
-After an erased event, files are written again in the usual way. What a format carries over may
-still contain the text: then the file is written from nothing, except a log, which only loses the
-lines with the text. A concurrent edit is not lost: bytes are compared after the file was renamed.
+After events were erased, files are written again in the usual way. What a format carries over from
+the old file can still contain the erased text: then the file is removed and written from the
+journal alone. A log only loses the lines with the text. A concurrent edit is not lost, because a
+file is renamed before its bytes are compared.
 """
 
 from __future__ import annotations
@@ -29,17 +30,17 @@ from forestay.mirror.read_files import is_log, most, require_inside
 from forestay.store.machine.bindings import Binding
 
 _LEAST, _BEGINNING = 6, 24
-"""How long a text must be to be searched for in files, and how much of it has to match."""
+"""The least length of a text that is searched for in files, and how many characters must match."""
 
 
 class Owned(Struct):
-    """The files of a binding: path → digests of what we once wrote there."""
+    """The files of a binding: path → digests of all renderings that we wrote there."""
 
     binding: Binding
     paths: dict[str, set[str]]
     shared: list[str]
     logs: list[str]
-    """Logs that grow line by line: their title, not a digest, shows that they are ours."""
+    """Logs, which grow line by line: their title instead of a digest shows that they are ours."""
 
 
 def list_owned(context: MirrorContext, session: str) -> list[Owned]:
@@ -70,14 +71,14 @@ def split_by_edits(one: Owned, *, force: bool) -> tuple[list[str], list[str]]:
 
 
 def remove(one: Owned, *, force: bool, clock: Clock) -> tuple[list[str], list[str]]:
-    """Remove the files of a binding; return the removed ones, and those that may contain text."""
+    """Remove the files of a binding; return the removed files, and those that can contain text."""
     binding = one.binding
     if not os.path.isdir(binding.root):
         return [], []
     if not has_no_link(binding.root, {os.sep}):
         return [], [binding.root]  # links are not followed
     with files.locked(binding.root, clock=clock):
-        # First: a file that is edited while it is removed below stays under such a name.
+        # Do this first: a file that is edited while we remove it stays under a displaced name.
         for path in one.paths:
             for torn in swap_file.leftovers(path) if _is_inside(binding.root, path) else ():
                 files.remove(torn)
@@ -93,7 +94,7 @@ def remove(one: Owned, *, force: bool, clock: Clock) -> tuple[list[str], list[st
 
 
 def _is_inside(root: str, path: str) -> bool:
-    """Return whether a file is really below a root, not through a link."""
+    """Return whether a file is below a root without passing through a link."""
     try:
         require_inside(root, os.path.dirname(path))
     except ForestayError:
@@ -118,13 +119,16 @@ def _is_log(path: str) -> bool:
 
 
 def _unlink(root: str, path: str, known: set[str] | None) -> bool:
-    """Remove a file; if digests are `known`, only with such bytes, compared after renaming it."""
+    """Remove a file; with `known` digests, only if its bytes have one of them.
+
+    The file is renamed before its bytes are compared, so that no concurrent edit is removed.
+    """
     aside = files.temporary_name(path)
     try:
         require_inside(root, os.path.dirname(path))
         os.rename(path, aside)
         if known is not None and _digest(aside, most(path)) not in known:
-            # It must not replace a newer file: then it stays under the other name.
+            # Move it back; if a newer file exists by now, it stays under the other name.
             os.link(aside, path, follow_symlinks=False)
             os.unlink(aside)
             return False
@@ -151,7 +155,7 @@ def _remove_entry(binding: Binding, path: str) -> list[str]:
 
 
 def _remove_empty_folders(binding: Binding) -> None:
-    """Remove the lock and the empty folders that only this session had."""
+    """Remove the session's lock file, and its own folders if they are empty."""
     customs = conventions_of(binding.format)
     own = os.path.join(binding.root, binding.native)
     lock = os.path.join(binding.root, customs.lock.format(id=binding.native))
@@ -169,7 +173,7 @@ def _remove_empty_folders(binding: Binding) -> None:
 
 
 def searched_texts(values: Iterable[Any]) -> list[str]:
-    """Return what to search for in files: the starts of erased texts, in one line each."""
+    """Return what to search for in files: the beginnings of erased texts, on one line each."""
     found = (" ".join(text.split()) for value in values for text in _texts(value))
     return sorted({text[:_BEGINNING] for text in found if len(text) >= _LEAST})
 
@@ -188,8 +192,11 @@ def _texts(value: Any) -> Iterator[str]:
 def cleanse(
     context: MirrorContext, session: str, words: Sequence[str], write: Callable[[], object]
 ) -> tuple[list[str], list[str]]:
-    """Update the files of a session after events were erased; return those that were written from
-    nothing, and those that may still contain their text."""
+    """Update the files of a session after events were erased.
+
+    Return the files that were written from the journal alone, and those that can still contain the
+    erased text.
+    """
     write()
     found = [
         (one, path)
@@ -199,7 +206,8 @@ def cleanse(
     ]
     ours = [(one, path) for one, path in found if _digest(path) in one.paths.get(path, ())]
     if ours:
-        # Before files are removed: after a crash they must not be made from old renderings.
+        # Do this before files are removed: after a crash they must not be restored from old
+        # renderings.
         context.bindings.forget(session)
     begun = [p for one, p in ours if _remove_text(one.binding.root, p, one.paths[p], words)]
     left = [path for _, path in found if path not in begun]
@@ -211,7 +219,7 @@ def cleanse(
 
 
 def _remove_text(root: str, path: str, known: set[str], words: Sequence[str]) -> bool:
-    """Remove a file with erased text; of a log, which others may extend, only those lines."""
+    """Remove a file with erased text; from a log, which other programs extend, only the lines."""
     if not is_log(path):
         return _unlink(root, path, known)
 

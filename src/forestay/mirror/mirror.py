@@ -1,14 +1,15 @@
 """Keep the files of a session equal to its state, and record what other programs write into them.
 
-A *binding* connects a session to a place of a format. What we write there is a *rendering*; the
-last few are stored. `read_files` reads and classifies files, `absorb` records edits of others,
-`render` writes, and `archive` moves the files of ended sessions.
+A *binding* connects a session to a place: the path of its main file in one format. What we write
+there is a *rendering*; the last few are stored. `read_files` reads and classifies files, `absorb`
+records edits of other programs, `render` writes, and `archive` moves the files of ended sessions.
 
-The order matters: read, absorb, decide and record (elsewhere), render, store the rendering,
-exchange files, read what the exchange displaced. A rendering is stored before it is written, for
-all bindings in one transaction. A crash in between is noticed at the next access, because the files
-are not the newest rendering. While git is in the middle of an operation, or a file cannot be read
-or belongs to another session, nothing is read or written: the binding is *suspended*.
+The order matters: read files, absorb edits, decide and record (in other rooms), render, store the
+rendering, exchange new files with old ones, read the old (*displaced*) files. A rendering is stored
+before it is written, for all bindings in one transaction. A crash in between is noticed at the next
+access, because the files are not the newest rendering. While git is in the middle of an operation,
+or a file cannot be read or belongs to another session, nothing is read or written: the binding is
+*suspended*.
 """
 
 from __future__ import annotations
@@ -54,7 +55,7 @@ _OUTDATED = "they are missing, or older than what we wrote; to repair: forestay 
 _ALWAYS_WRITTEN = frozenset(
     f"session.{word}" for word in ("paused", "completed", "failed", "aborted", "abandoned")
 )
-"""Events after which files that git tracks are written, too."""
+"""The event kinds after which even files that git tracks are written."""
 
 
 class _Job(Struct):
@@ -93,7 +94,7 @@ class Mirror:
             except (Suspended, Unreadable) as error:
                 binding.suspended = str(error)
             except ForestayError:
-                continue  # cannot be examined now: the stored reason is returned
+                continue  # the files cannot be examined now: return the stored reason
         return found
 
     def _why_suspended(self, binding: Binding) -> str:
@@ -110,10 +111,11 @@ class Mirror:
             binding.place = self._archive.locate(binding)
             found_files = self.reader.read_all(binding)
         elif self._is_up_to_date(binding) and not self._archive.is_due(binding):
-            # The files are unchanged, so only the stored reason can prevent the next write.
+            # The files are unchanged since our last write, so the stored reason is still true.
             return binding.suspended
         is_edit = any(file.verdict == "edited" for file in found_files)
-        # The next event writes the files, unless an obstacle prevents it or there is no next event.
+        # The next event will write the files. Report only what prevents that: an obstacle, or that
+        # the session has ended, so that there is no next event.
         return next(filter(None, _obstacles(binding)), "") or self._why_unfinished(binding, is_edit)
 
     def _why_unfinished(self, binding: Binding, is_edit: bool) -> str:
@@ -129,8 +131,7 @@ class Mirror:
         return why if is_reported else ""
 
     def retry_suspended(self) -> list[Binding]:
-        """Write the files of bindings that are, or were, suspended; return those that are up to
-        date afterwards."""
+        """Write the files of suspended bindings again; return those that are up to date then."""
         were_suspended = {each.number for each in self.bindings() if each.suspended}
         waiting = [
             each
@@ -139,7 +140,7 @@ class Mirror:
         ]
         for binding in waiting:
             self.write(binding.session, force=self._archive.has_ended(binding))
-        # Files that git tracks are written at the next pause.
+        # Files that git tracks are written when the session is paused the next time.
         left = {
             b.number for b in self.inspect_bindings() if b.suspended or not self._is_up_to_date(b)
         }
@@ -160,11 +161,11 @@ class Mirror:
         away: bool = False,
         notify: Callable[[str], None] | None = None,
     ) -> Binding:
-        """Bind a session to a place of a format. Its files are written by the next `write`.
+        """Bind a session to a place of a format. The next `write` writes its files.
 
-        Files that exist there belong to another session, unless they were `found` to be its own;
-        those may be `away`, in the format's archive. `notify` gets a message about a session that
-        is archived to make room.
+        Files that exist there belong to another session, unless `found` is true; `away` is true if
+        the session's own files are in the format's archive. `notify` gets a message if another
+        session is archived to make room.
         """
         retired: list[Binding] = []
 
@@ -185,11 +186,11 @@ class Mirror:
 
     @contextmanager
     def hold_projects(self, *roots: str) -> Iterator[None]:
-        """Lock the projects that contain some folders, to begin a session there.
+        """Lock the projects that contain the given folders, to begin a session there.
 
         Checking that a place is free, binding it and writing its files happen under this lock, so
-        that a process that waited finds complete files. It works across homes, and is acquired
-        before all locks on files.
+        a process that waited for it finds complete files. Processes with different homes share
+        this lock. It is acquired before all locks on files.
         """
         folders = {self._context.tree_of(os.path.realpath(root)).root for root in roots}
         with ExitStack() as locks:
@@ -202,7 +203,7 @@ class Mirror:
     def _write_archived(self, session: str) -> None:
         """Write the archived files of a session if they are missing.
 
-        They are if another program had overwritten them before they were archived.
+        They are missing if another program overwrote them before they could be archived.
         """
         if not all(os.path.lexists(binding.place) for binding in self.bindings(session)):
             self.write(session, force=True)
@@ -210,7 +211,7 @@ class Mirror:
     def require_places(self, session: str, wanted: Sequence[tuple[str, str]]) -> None:
         """Refuse what `bind` would refuse, before a new session is recorded.
 
-        `wanted` are formats with ids, which may be empty.
+        `wanted` has pairs of a format and an id; an empty id asks for a new one.
         """
         for kind, native in wanted:
             other = mirror_bindings.require_place(self._context, session, kind, native)
@@ -226,13 +227,14 @@ class Mirror:
             )
 
     def require_root(self, kind: str) -> None:
-        """Refuse the folder of a format in this project if no session can be created there."""
+        """Refuse if no session can be created in the folder that a format has in this project."""
         mirror_bindings.require_root(self._context, kind)
 
     def accept(self, session: str, seen: Mapping[str, Document] | None = None) -> None:
-        """Store the files as our newest renderings, because they and the journal state the same.
+        """Store a session's files as our newest renderings, without writing them.
 
-        Documents in `seen`, by path, are not parsed and checked again.
+        Call it when the files and the journal have the same content. Documents in `seen`, by path,
+        are not parsed and checked again.
         """
         for binding in self.bindings(session):
             with self._context.store.view(session) as view:
@@ -246,9 +248,9 @@ class Mirror:
         return self._bindings.follow(binding, root, place)
 
     def exclude_from_git(self, folder: str, files: Iterable[str]) -> None:
-        """Exclude a new folder for some files from git, unless git tracks the files.
+        """Exclude the new folder of moved files from git, unless git tracks the files.
 
-        Other users of tracked files must see where they were moved.
+        Tracked files stay visible to git, so that the move can be committed.
         """
         tree = self._context.tree_of(folder)
         if not any(is_tracked(tree, path) for path in files):
@@ -257,8 +259,8 @@ class Mirror:
     def return_from_archive(self, binding: Binding, path: str, *, dry_run: bool = False) -> bool:
         """Resume an archived session whose file another program moved back to its place.
 
-        Return whether that is the case. The session that had the place is archived. An ended
-        session is not resumed by a stale file, and the archived file must be unchanged.
+        Return whether it did. The session that had the place is archived. An ended session is not
+        resumed, and the file must have the bytes that were archived.
         """
         if not (self._archive.is_place_of(binding, path) and self.reader.is_unchanged(binding)):
             return False
@@ -283,7 +285,7 @@ class Mirror:
         return erase.list_owned(self._context, session)
 
     def remove(self, files: list[Owned], *, force: bool = False) -> tuple[list[str], list[str]]:
-        """Remove files of an erased session; return the removed ones, and those with text left."""
+        """Remove files of an erased session; return the removed ones, and those that are left."""
         gone: list[str] = []
         left: list[str] = []
         for one in files:
@@ -297,8 +299,8 @@ class Mirror:
     ) -> tuple[list[str], list[str]]:
         """Remove erased events from the files of a session.
 
-        `bodies` are the erased events, `values` all values that may contain their text. Return the
-        files that were written from nothing, and those that may still contain the text.
+        `bodies` are the erased events, `values` all values that can contain their text. Return the
+        files that were written from the journal alone, and those that can still contain the text.
         """
 
         def write() -> None:
@@ -310,7 +312,8 @@ class Mirror:
             rewritten, left = erase.cleanse(
                 self._context, session, erase.searched_texts(values), write
             )
-            # Renderings were erased, too, and are needed to find and restore what others wrote.
+            # The stored renderings were erased, too. Without them, edits of other programs could
+            # not be found and preserved.
             for binding in self.bindings(session):
                 with suppress(ForestayError):
                     found_files = [k for k in self.reader.read_all(binding) if k.path not in left]
@@ -342,7 +345,7 @@ class Mirror:
     # -- absorbing edits -----------------------------------------------------------------------
 
     def pending(self, session: str) -> list[Move]:
-        """Return what others wrote into a session's files and is not absorbed yet."""
+        """Return the moves in edits of a session's files that are not absorbed yet."""
         made: list[Move] = []
         for binding in self.bindings(session):
             try:
@@ -351,12 +354,12 @@ class Mirror:
                     binding.place = self._archive.locate(binding)
                     made += self._absorber.pending(binding)
             except ForestayError:
-                # The next writer reports the error; a reader shows what the journal has.
+                # A reader uses what the journal has; the next command that writes reports this.
                 continue
         return made
 
     def absorb(self, session: str) -> list[str]:
-        """Record what others wrote into a session's files; return messages about it."""
+        """Record what other programs wrote into a session's files; return messages about it."""
         messages = []
         changed = (each for each in self.bindings(session) if not self.reader.is_unchanged(each))
         edited = [each for each in changed if not archived_folder(each)]
@@ -366,14 +369,14 @@ class Mirror:
                     binding, lambda current: self._absorb_binding(current)[1]
                 )
         if edited and self._archive.has_ended(edited[0]):
-            # No later event of an ended session would write the files.
+            # Write the files now: an ended session has no later event that would.
             messages += [line for line in self.write(session, force=True) if line not in messages]
         return messages
 
     def _absorb_binding(self, binding: Binding) -> tuple[list[FoundFile], list[str]]:
         self._archive.follow(binding)
         found_files, messages = self._absorber.absorb(binding)
-        if binding.suspended:  # renderings may have been erased while files were unreadable
+        if binding.suspended:  # the renderings can have been erased while files were unreadable
             self._renderer.remember_again(binding, found_files)
         return found_files, messages
 
@@ -382,8 +385,8 @@ class Mirror:
     def write(self, session: str, *, kind: str = "", force: bool = False) -> list[str]:
         """Update a session's files to its state; return messages about what could not be written.
 
-        `kind` is the event that causes it: files that git tracks are written after some kinds
-        only, or with `force`.
+        `kind` is the kind of the last event: files that git tracks are written only after some
+        kinds, or with `force`.
         """
         is_forced = force or kind in _ALWAYS_WRITTEN
         jobs = [_Job(b) for b in self.bindings(session) if is_forced or not self._is_quiet(b)]
@@ -392,7 +395,7 @@ class Mirror:
         return [line for job in jobs for line in job.messages]
 
     def _write_batch(self, jobs: list[_Job]) -> None:
-        """Write bindings of different folders."""
+        """Write the files of bindings in different folders."""
         checked = set(self._above)
         with ExitStack() as locks:
             todo = [job for job in jobs if self._try(job, lambda j: self._open(j, locks, checked))]
@@ -408,7 +411,7 @@ class Mirror:
         self._require_no_git_operation(job.binding, checked)
         if job.binding.mirrored and not os.path.lexists(job.binding.root):
             gone = f"{job.binding.root} was missing and is created again"
-            moved = "if it was moved, remove it again, then: forestay adopt NEW_PLACE"
+            moved = "if it was moved, delete the new one, then: forestay adopt NEW_PLACE"
             job.messages.append(f"{gone}; {moved}")
         self._lock(job.binding, locks)
 
@@ -447,7 +450,7 @@ class Mirror:
             job.found_files = self.reader.read_all(job.binding)
 
     def _plan(self, jobs: list[_Job]) -> list[_Job]:
-        """Plan all files for one moment of the journal; return the jobs that did not fail."""
+        """Plan all files from one state of the journal; return the jobs that did not fail."""
         with self._context.store.view(jobs[0].binding.session) as view:
 
             def plan(job: _Job) -> None:
@@ -482,7 +485,7 @@ class Mirror:
             try:
                 tree = self._context.tree_of(binding.root)
             except ForestayError:
-                return False  # the write reports the error, and the other files are written
+                return False  # then `write` writes the other files and reports the error
             quiet = any(is_tracked(tree, path) for path in paths_of(binding).values())
             self._tracked[binding.number] = quiet
             if quiet != binding.quiet:
@@ -527,7 +530,7 @@ class Mirror:
     def _lock(self, binding: Binding, locks: ExitStack) -> None:
         """Lock the folder, and the lock file of the format if it has one."""
         files.make_folder(binding.root)
-        if binding.root not in self._held:  # an essay may be in the project folder itself
+        if binding.root not in self._held:  # an essay can be in the project folder itself
             locks.enter_context(self._locked(binding.root))
         if path := _format_lock(binding):
             require_inside(binding.root, os.path.dirname(path))
@@ -544,9 +547,9 @@ class Mirror:
         """
         known = set(self._above) if checked is None else checked
         if not has_no_link(binding.root, known):
-            raise Suspended(f"a symbolic link leads away from {binding.root}")
+            raise Suspended(f"a part of the path {binding.root} is a symbolic link")
         tree = self._context.tree_of(binding.root)
-        # The folders above the project do not change with it, so they are checked once.
+        # Folders above the project rarely change, so they are checked once.
         self._above.update(known & above(tree.root))
         if f"git {tree.root}" in known:
             return
@@ -569,7 +572,7 @@ def _format_lock(binding: Binding) -> str:
 
 
 def _obstacles(binding: Binding) -> Iterator[str]:
-    """Yield what prevents writing the files of a binding; an empty string for each passed check."""
+    """Yield what prevents writing the files of a binding; "" for each check that passed."""
     yield from map(files.why_not_writable, folders_of(binding))
     locks = filter(None, (binding.root, _format_lock(binding)))
     closed = filter(files.is_unreadable, locks)

@@ -1,8 +1,8 @@
 """The one current session of a project in the `orchestrator` format, and its archive.
 
-The current file is `none` (missing), `incompatible` (of an unknown version), `corrupt` or `ok`. A
-file that another program wrote becomes a session of ours when it is continued or aborted; beginning
-a new session moves it into the archive, byte for byte.
+The kind of the current file is `none` (missing), `incompatible` (of an unknown version), `corrupt`
+or `ok`. A file that another program wrote is adopted when its session is resumed or aborted. When a
+new session begins, the file is moved into the archive, byte for byte.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def folder(context: Context) -> str:
 
 
 def load(context: Context) -> Loaded:
-    """Return what the current file is, without writing; an unknown version is never \"none\"."""
+    """Read the current file and return its kind, without writing anything."""
     path = os.path.join(folder(context), orchestrator_format.CURRENT)
     if not os.path.lexists(path):
         return Loaded(NONE, path)
@@ -64,7 +64,7 @@ def load(context: Context) -> Loaded:
 
 
 def adopt_current(context: Context) -> str:
-    """Adopt the current session if needed, choose it, and return its id."""
+    """Adopt the session of the current file if needed, make it current, and return its id."""
     _archive_finished(context)
     with mirror_of(context).hold_projects(folder(context)):
         loaded = load(context)
@@ -79,8 +79,11 @@ def adopt_current(context: Context) -> str:
 
 
 def session_with_file(context: Context, selected: Callable[[], str]) -> str:
-    """Return the session that has its file here: the selected one, else the owner of the current
-    file. `selected` returns the selected session or raises `NoSession`."""
+    """Return the selected session, else the session that is bound to the current file.
+
+    `selected` returns the selected session or raises `NoSession`. A session without files of this
+    format is refused.
+    """
     path = os.path.join(folder(context), orchestrator_format.CURRENT)
     owner = (
         None
@@ -102,7 +105,7 @@ def session_with_file(context: Context, selected: Callable[[], str]) -> str:
 
 
 def _archive_finished(context: Context) -> None:
-    """Archive a current file whose session has ended, if a process died before it did so."""
+    """Archive the current file if its session has ended, but a process died before it did so."""
     path = os.path.realpath(os.path.join(folder(context), orchestrator_format.CURRENT))
     owner = context.store.machine.bindings.owner(path)
     if owner is None:
@@ -117,7 +120,7 @@ def _require_usable(loaded: Loaded) -> None:
     if loaded.kind == INCOMPATIBLE:
         raise Outdated(
             f"{loaded.path} is of version {loaded.version or 'unknown'}",
-            why=f"only version {VERSION} can be resumed; the file stays as it is",
+            why=f"Forestay can resume version {VERSION} only; the file was not changed",
             hint=f"forestay files check {shlex.quote(loaded.path)}",
             file=loaded.path,
         )
@@ -126,10 +129,10 @@ def _require_usable(loaded: Loaded) -> None:
 
 
 def make_room(context: Context) -> str:
-    """Archive the file of another program, so that a new session can begin.
+    """Archive the current file if another program wrote it, so that a new session can begin.
 
-    Return where the session before the new one is archived, or will be; empty if there is none.
-    Call it while the mirror holds the folder.
+    Return the archive path of the previous session, which may be archived later; empty if there is
+    none. Call it under `Mirror.hold_projects`.
     """
     loaded = load(context)
     if loaded.kind == CORRUPT:
@@ -158,8 +161,11 @@ def archive_file(path: str, native: object) -> str:
 
 
 def _free_name(folder: str, native: object, path: str) -> str:
-    """Return a name for an archived session: its id if possible, with a number if a file of that
-    name has other bytes. The same bytes are there if the power failed during the move."""
+    """Return a file name for an archived session: its id if possible.
+
+    A number is added if a file of that name has other bytes. A file with the same bytes is left
+    from a move that a power cut interrupted, and is replaced.
+    """
     try:
         id = clean_id(str(native or ""), "session_id")
     except InvalidInput:
@@ -187,7 +193,7 @@ def history(context: Context, limit: int = 10) -> list[dict[str, str]]:
 
 
 def list_archived(folder: str, limit: int) -> list[dict[str, str]]:
-    """Return the rows for the folder of a current file."""
+    """Return the rows of `history` for the folder that contains the current file."""
     there = files.list_paths(os.path.join(folder, orchestrator_format.HISTORY))
     plain = (path for path in there if path.endswith(".json") and not files.is_irregular(path))
     newest = sorted(plain, reverse=True)[: max(0, limit)]
@@ -204,12 +210,12 @@ def _value(path: str) -> Any:
 
 
 def find_archived(context: Context, text: str) -> dict[str, str]:
-    """Return the row for a number in the list, or for an id or part of one."""
+    """Return the row of `history` with this number, id, or part of an id."""
     rows = history(context, limit=10_000)
     if text.isascii() and text.isdigit() and len(text) < 7:
         if 0 < int(text) <= len(rows):
             return rows[int(text) - 1]
-        why = f"there are {len(rows)} in the list"
+        why = f"the list has {len(rows)} rows"
         raise NoSession(f"no archived session is number {text}", why=why, hint=SHOW_HISTORY)
     near = [row for row in rows if row["id"] == text] or [
         row for row in rows if text and text in row["id"]

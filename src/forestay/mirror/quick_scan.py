@@ -1,7 +1,8 @@
 """Find session files of other programs in a project by their names, without reading any.
 
-Users are then asked to run `forestay adopt`, which reads them. A scan costs a few stats where
-nothing is, and one short listing where something is; of very long listings only the start counts.
+If there are any, the user is advised to run `forestay adopt`, which reads them. The scan costs a
+few `stat` calls for each format without files, and one directory listing for each format with
+files. Only the beginning of a very long listing is read.
 """
 
 from __future__ import annotations
@@ -31,10 +32,10 @@ def unadopted_here(context: Context) -> list[str]:
 def unadopted(
     root: str, ours: Callable[[], set[str]], seen: Callable[[str], set[tuple[str, str]]]
 ) -> list[str]:
-    """Return places below a project's root with sessions that were not adopted as they are.
+    """Return places below a project's root with sessions that were not adopted, or changed since.
 
-    `ours` returns the bound files, and is called only if there are any; `seen` returns what was
-    remembered of the files in a place, and is called only if there are others.
+    `ours` returns the bound files; it is called only if there are session files. `seen` returns the
+    stored stamps of adopted files in a place; it is called only if some files are not bound.
     """
     there = places(root)
     if not there:
@@ -53,7 +54,7 @@ def _all_adopted(paths: list[str], seen: set[tuple[str, str]]) -> bool:
 
 
 def adopted_stamp(path: str) -> str:
-    """Return the stamp of an adopted file that is only read; it changes with the file."""
+    """Return the stamp to store for an adopted, unbound file; it changes when the file does."""
     try:
         facts = os.lstat(path)
     except OSError:
@@ -68,13 +69,13 @@ def places(root: str) -> list[str]:
 
 
 def _patterns() -> list[str]:
-    """Return where sessions have files, relative to the root of a project."""
+    """Return the places of all formats as patterns relative to a project's root."""
     roots = [(id, place) for id, (_, place) in REGISTRY.items() if place]
     return [each for id, place in roots for each in SESSION_FILES.get(id, (f"{place}/*",))]
 
 
 def _sessions(root: str, place: str) -> Iterator[str]:
-    """Yield the main files that sessions in a place have, or would have."""
+    """Yield the paths of the main files of the sessions in a place; they need not exist."""
     here = [each for each in _patterns() if f"{root}/{each.partition('/*')[0]}" == place]
     endings = [each.partition("/*")[2] for each in here]
     if not any("*" in each for each in here):

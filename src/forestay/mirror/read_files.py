@@ -1,13 +1,14 @@
 """Read the files of a binding, and find out which program wrote their bytes.
 
-Bytes are *ours*, *rewound* (an earlier rendering: a tool restored it, or a process died before it
-wrote the newer one), *missing*, *found* (there before us), or *edited*. A rendering of size 0 is
-*owed*: no file had it yet, and the file that is written next continues from it.
+Each file gets a verdict: *ours* (the newest rendering), *rewound* (an earlier rendering: a tool
+restored it, or a process died before it wrote the newer one), *missing*, *found* (it existed before
+we wrote anything), or *edited*. A stored rendering of size 0 is *owed*: it was never written to the
+file, and the next rendering continues from it.
 
-The quickest check comes first: the digest is compared with the newest rendering, which a process
-that wrote it has in memory, and only then with all stored ones. The same bytes are parsed once in a
-process. An unchanged log is not parsed, nor read again by the process that wrote it. A path
-that is not a regular file of this session suspends its binding.
+The quickest check comes first: the digest is compared with the newest rendering, which the process
+that wrote it has in memory, and only then with all stored renderings. A process parses the same
+bytes once. An unchanged log is not parsed, and the process that wrote it does not read it again. If
+a path is not a regular file of this session, its binding is suspended.
 """
 
 from __future__ import annotations
@@ -45,11 +46,11 @@ if TYPE_CHECKING:
 
 LOCK_SECONDS = 5.0
 THINGS = 5_000
-"""The most things an edited file may hold: each is compared, and a command waits for that. Files
-that we wrote, and files that are adopted, have no limit."""
+"""The most tasks, files and other things in an edited file: a command waits while all of them are
+compared. Files that we wrote, and files that are adopted, have no such limit."""
 _DOCUMENTS = 32
 _LONGEST_LOG = 256 * 1024 * 1024
-"""The most bytes of a log that are read to compare it; one that is parsed has to be shorter."""
+"""The most bytes of a log that are read to compare it; a log that is parsed has a lower limit."""
 
 
 class ParsedFile(Struct):
@@ -66,17 +67,17 @@ class ParsedFile(Struct):
 
 
 def parsed_file(document: Document) -> ParsedFile:
-    """Return a parsed document with what it states; its id is no part of that."""
+    """Return a document with its value, from which our rendering id is removed."""
     return ParsedFile(document, without_id(document.parsed))
 
 
 class Known:
-    """A file as we left it: how long it is, the hash of it, and its stamp if that is known."""
+    """A file as we wrote it: its length, its hash, and its stamp if that is known."""
 
     __slots__ = ("_hash", "digest", "size", "stamp")
 
     def __init__(self, data: bytes, before: Known | None = None) -> None:
-        """Add bytes to the log that was `before`."""
+        """Describe `data`, or the log `before` with `data` added."""
         self.size: int = len(data) + (before.size if before else 0)
         self._hash: _Hash = before._hash.copy() if before else sha256()
         self._hash.update(data)
@@ -84,17 +85,17 @@ class Known:
         self.stamp = ""
 
     def has_stamp_of(self, path: str) -> bool:
-        """Return whether this is a log that was not changed since it was stamped."""
+        """Return whether the log at `path` is unchanged since its stamp was stored."""
         return bool(self.stamp) and self.stamp == files.stamp(path)
 
     def store_stamp(self, path: str) -> None:
-        """Store the stamp of a log, unless another program added to it."""
+        """Store the stamp of the log at `path`, unless another program added lines to it."""
         stamp = files.stamp(path)
         self.stamp = stamp if stamp.startswith(f"{self.size}.") else ""
 
 
 class FoundFile(Struct):
-    """One file of a binding as it was found; `known` are our renderings, the newest first."""
+    """One file of a binding as it was found; `known` are our stored renderings, newest first."""
 
     name: str
     path: str
@@ -104,11 +105,11 @@ class FoundFile(Struct):
     known: list[Rendering] = []
     read: ParsedFile | None = None
     log: Known | None = None
-    """The part before `data` of a log that is unchanged."""
+    """For an unchanged log, the part before `data`."""
     older: list[Any] = []
-    """The rendering it was made from, once it was searched."""
+    """The rendering that an edit was made from; set when it is first needed."""
     newest: list[ParsedFile | None] = []
-    """Our newest rendering, once it was read."""
+    """Our newest rendering; set when it is first needed."""
 
     @property
     def value(self) -> Any:
@@ -116,18 +117,18 @@ class FoundFile(Struct):
 
     @property
     def is_behind(self) -> bool:
-        """Return whether something is owed to the file."""
+        """Return whether the newest rendering is owed: stored, but never written to the file."""
         return self.verdict == "rewound" and self.known[0].size == 0
 
     @property
     def is_erased(self) -> bool:
-        """Return whether its content was erased since, but not that of the newest rendering."""
+        """Return whether the stored content of its rendering was erased, but not the newest's."""
         if self.verdict != "rewound" or self.known[0].is_bare:
             return False
         return all(each.is_bare for each in self.known if each.digest == self.digest)
 
     def behind(self, newest: ParsedFile | None) -> FoundFile:
-        """Return the file as if it had what is owed to it, if that is stored."""
+        """Return the file as if it contained the owed rendering `newest`, if there is one."""
         return replace(self, read=newest, verdict="behind") if newest else self
 
 
@@ -140,22 +141,22 @@ class FileReader:
         self._reached: dict[int, int] = {}
         self._waited: dict[str, float] = {}
         self.need_new_id: set[tuple[int, str]] = set()
-        """Files that hold an absorbed edit under the id of the rendering that it was made from."""
+        """Files whose edit was absorbed, but which still have the id of an older rendering."""
 
     def read_all(
         self, binding: Binding, seen: Mapping[str, Document] | None = None
     ) -> list[FoundFile]:
-        """Return the files as found; those whose bytes were `seen` need no check."""
+        """Return the files as found; files with bytes in `seen` are not checked again."""
         newest = self._newest(binding)
         found = []
         for name, path in paths_of(binding).items():
             file = self._classify(binding, name, path, newest)
             if file.verdict == "edited" and not is_log(name):
-                # Half of a YAML text may seem complete, so it is read when no process writes it.
+                # Half of a YAML text can be valid YAML, so wait until no process writes the file.
                 self.require_finished(name, path)
                 file = self._classify(binding, name, path, newest)
             found.append(file)
-        # Only logs decide where logs continue.
+        # From which event on a log needs new lines depends on the logs alone.
         if binding.mirrored and all(file.verdict == "ours" for file in found if is_log(file.name)):
             found = [self._from_its_end(binding, file) for file in found]
         news = [file for file in found if not file.read and not _use_seen(file, seen or {})]
@@ -179,13 +180,13 @@ class FileReader:
             )
         data = self._data(binding, path)
         if data is None:
-            # Since this process wrote it, an edit may have become our newest rendering.
+            # Another process can have stored a newer rendering since this one wrote the file.
             newest = self._bindings.newest(binding).get(name)
             return FoundFile(name, path, None, "", "missing", [newest] if newest else [])
         there = Known(data)
         digest = there.digest
         if newest is None:
-            # The other files are known: the program that began the session added this one.
+            # The session's other files are known: the program that began it added this one.
             return FoundFile(name, path, data, digest, "edited" if of_all else "found")
         if digest == newest.digest:
             self.cache_newest(binding, name, there)
@@ -207,7 +208,7 @@ class FileReader:
         }
 
     def _from_its_end(self, binding: Binding, file: FoundFile) -> FoundFile:
-        """Return a log that is unchanged as if it began at its end; any other file as found."""
+        """Return an unchanged log with its bytes moved to `log`; any other file as found."""
         log = self._known.get((binding.number, file.name))
         is_it = log is not None and log.digest == file.digest and is_log(file.name)
         if not is_it or not (file.data or b"\n").endswith(b"\n"):
@@ -228,7 +229,7 @@ class FileReader:
             self._reached[binding.number] = seq
 
     def _data(self, binding: Binding, path: str) -> bytes | None:
-        """Return the bytes of a file; None if it is missing; suspend if it is no file."""
+        """Return the bytes of a file; None if it is missing. Suspend if it is no regular file."""
         require_inside(binding.root, os.path.dirname(path))
         try:
             with self.read_lock(binding, path):
@@ -275,7 +276,7 @@ class FileReader:
             except Unreadable as error:
                 raise _unusable(file, str(error)) from error
         if kind != "jsonl" and not isinstance(known.value, dict):
-            raise Suspended(f"{file.name} does not hold a session")
+            raise Suspended(f"{file.name} does not contain a session")
         self.cache_parsed(kind, file.digest, known)
         file.read = known
 
@@ -287,7 +288,7 @@ class FileReader:
     def newest(self, binding: Binding, file: FoundFile) -> ParsedFile | None:
         """Return our newest rendering; None for a log, and if its content is not stored.
 
-        It is read once per found file: only this process may know its secrets.
+        It is read once per found file: only this process can know its secrets.
         """
         if not file.newest:
             file.newest = [self._read_newest(binding, file)]
@@ -314,14 +315,14 @@ class FileReader:
         return self._read_before[kind, digest].value
 
     def _newest_with_secrets(self, file: FoundFile, data: bytes) -> ParsedFile:
-        """Return a rendering that was stored without secrets, with those that the file has."""
+        """Return a rendering that was stored without secrets, with the secrets from the file."""
         document = parse_file(file.name, data)
         clean = self._context.without_secrets(file.value)
         value = restore_texts(file.value, clean, without_id(document.parsed))
         return ParsedFile((file.read.document if file.read else document).rewritten(value), value)
 
     def require_ours(self, binding: Binding, found_files: Sequence[FoundFile]) -> None:
-        """Refuse files of another session, or of a version that is not written."""
+        """Refuse files of another session, or of a version that Forestay does not write."""
         others = [file for file in found_files if file.verdict in ("edited", "found")]
         if not others:
             return
@@ -330,7 +331,7 @@ class FileReader:
         for file in others:
             if why := self.why_incomplete(binding, file.name, file.data or b"", file.value):
                 raise _unusable(file, why)
-        # A shared file names several sessions, so only the main file shows whose it is.
+        # A shared file names several sessions, so only the main file has the session's own id.
         main = next(iter(paths_of(binding)))
         facts = format.get(tree, where) if main in tree else Facts()
         is_edited = any(file.verdict == "edited" and not is_log(file.name) for file in others)
@@ -339,7 +340,7 @@ class FileReader:
         native = facts.native_id
         if native and native != binding.native:
             raise Suspended(f"another session is here: {native}", hint="forestay files")
-        # A program that left out the version wrote into our file all the same.
+        # A program that left out the version still wrote into our file.
         known = ((file.name, self.newest(binding, file)) for file in found_files)
         tree, _ = format.restore_required(
             tree, {name: read.value for name, read in known if read}, where
@@ -350,8 +351,8 @@ class FileReader:
     def why_incomplete(self, binding: Binding, name: str, data: bytes, value: Any) -> str:
         """Return why a file that can be parsed is incomplete, or an empty string.
 
-        It is the beginning of a rendering and lacks what the format requires: a file from which the
-        last task was removed is complete.
+        A file is incomplete if it is the beginning of a rendering and lacks keys that the format
+        requires. A file from which only the last task was removed is complete.
         """
         format = load_format(binding.format)
         if why := format.why_incomplete(data, value):
@@ -370,7 +371,7 @@ class FileReader:
         paths = paths_of(binding)
         if any(map(swap_file.has_leftovers, folders_of(binding))):
             return False
-        # A rendering that was stored but could not be written is not in the files.
+        # A rendering can be stored without being in the file, if the write failed.
         newest = self._newest(binding)
         return all(self._has_bytes_of(binding, n, path, newest.get(n)) for n, path in paths.items())
 
@@ -421,10 +422,10 @@ def _use_seen(file: FoundFile, seen: Mapping[str, Document]) -> bool:
 
 
 def require_inside(root: str, folder: str) -> None:
-    """Refuse a folder that a symbolic link leads out of the root."""
+    """Refuse a folder if a symbolic link on its path leads out of the root."""
     while len(folder) > len(root):
         if os.path.islink(folder):
-            raise Suspended(f"a symbolic link leads away from {folder}")
+            raise Suspended(f"{folder} is a symbolic link, and Forestay does not write through it")
         folder = os.path.dirname(folder)
 
 

@@ -1,16 +1,16 @@
-"""Recover session files that cannot be read, by the first rung of a ladder that works.
+"""Recover session files that cannot be read, by the first of these methods (*rungs*) that works:
 
-    journal      the session is ours: its files are written again from what was recorded
+    journal      a session of Forestay has these files: they are written again from its journal
     backup       the format's own backup of the file can still be read
-    artifacts    the rest is inferred from what is left of the bytes and from files around them
-    user         nothing works, or the files cannot decide: the user has to choose
+    artifacts    the content is inferred from the bytes that are left and from files around them
+    user         nothing works, or several results are possible: the user has to choose
 
-A *case* is one session whose files are damaged or missing, with the rung that works, what was
-inferred and what is lost, and what would be written. A case may have a *question*; nothing is asked
-here.
+A *case* is one session whose files are damaged or missing. It has the rung that works, what was
+inferred, what is lost, and what would be written. A case can have a *question* for the user; this
+module does not ask it, the caller does.
 
 No byte gets lost: damaged files are renamed to `NAME.corrupt-TIME`, or linked to that name, before
-anything takes their place, and what is written is on disk before a function returns.
+they are replaced, and what is written is on disk before a function returns.
 """
 
 from __future__ import annotations
@@ -83,12 +83,12 @@ class Case(Struct):
     writes: dict[str, bytes] = {}
     """Path → new content."""
     kept: list[str] = []
-    """Where damaged bytes are now."""
+    """The paths to which damaged files were renamed."""
     written: list[str] = []
 
 
 class Unusable(Refused):
-    """The files of a session cannot be read; `case` has the choices."""
+    """The files of a session cannot be read; `case` has the choices for the user."""
 
     def __init__(self, case: Case) -> None:
         super().__init__(
@@ -103,14 +103,17 @@ class Unusable(Refused):
 
 
 def cases(context: Context, session: str = "") -> Iterator[Case]:
-    """Yield what is wrong with the files of one session, or of all; changes nothing."""
-    # What another program archived is not missing.
+    """Yield a case for each binding with damaged or missing files, of one session or of all.
+
+    Nothing is changed.
+    """
+    # Files that another program archived are not missing.
     found = (_case_of(context, binding) for binding in mirror_of(context).inspect_bindings(session))
     return (case for case in found if case is not None)
 
 
 def _case_of(context: Context, binding: Binding) -> Case | None:
-    """Examine the files of a binding; None if all can be read."""
+    """Return the case for a binding's files; None if all can be read."""
     if archived_folder(binding):
         return None
     damaged: dict[str, str] = {}
@@ -121,7 +124,7 @@ def _case_of(context: Context, binding: Binding) -> Case | None:
         if fault is None:
             missing += [path] if once.get(name) else []
         elif fault and not mirror_of(context).reader.is_newest_rendering(binding, name):
-            # A log that only we wrote may be too long to be parsed.
+            # A log that only we wrote can be too long to be parsed, which is no damage.
             damaged[path] = fault
     backup = conventions_of(binding.format).backup
     if backup and files.is_irregular(f"{binding.place}{backup}"):
@@ -152,7 +155,7 @@ def _fault(context: Context, binding: Binding, name: str, path: str) -> str | No
     except Unreadable as error:
         return str(error)
     except StoreFailed:
-        return ""  # what the system does not allow us to read may be sound
+        return ""  # a file that the system does not allow us to read need not be damaged
     except ForestayError as error:
         return "it is not a regular file" if files.is_irregular(path) else str(error)
     if kind != "jsonl" and not isinstance(document.value, dict):
@@ -164,11 +167,11 @@ def restore(context: Context, case: Case) -> Case:
     """Write a session's files again from its journal; the previous bytes are kept."""
     binding = context.store.machine.bindings.owner(case.path)
     if binding is None:
-        raise Refused(f"{case.path} belongs to no session any more", file=case.path)
+        raise Refused(f"no session is bound to {case.path} any more", file=case.path)
     _require_possible(case)
     harmed = _make_room(context, case, binding)
     problems = mirror_of(context).write(binding.session, force=True)
-    # The main file of a session that has ended is in the archive of its format by now.
+    # If the session has ended, its main file is in the archive of its format by now.
     known = context.store.machine.bindings.bindings(binding.session)
     binding = next((b for b in known if b.number == binding.number), binding)
     left = _case_of(context, binding)
@@ -180,7 +183,7 @@ def restore(context: Context, case: Case) -> Case:
 
 
 def _make_room(context: Context, case: Case, binding: Binding) -> set[str]:
-    """Rename what is damaged and start from what is still known; return the names of the files."""
+    """Rename damaged files and store the renderings to start from; return the files' names."""
     bound = context.store.machine.bindings
     wanted = [*case.damaged, *case.missing]
     shared = conventions_of(binding.format).shared
@@ -190,7 +193,7 @@ def _make_room(context: Context, case: Case, binding: Binding) -> set[str]:
         if path in case.damaged:
             case.kept.append(set_aside(path, context.clock))
         if index is not None:
-            # It belongs to all sessions of the folder: ours alone would hide the others.
+            # All sessions of the folder share it: a new one with our session would hide the others.
             files.make_folder(binding.root)
             files.create(path, index, mode=0o644)
     harmed = {name: path for name, path in paths_of(binding).items() if path in wanted}
@@ -198,14 +201,14 @@ def _make_room(context: Context, case: Case, binding: Binding) -> set[str]:
         data, newest = bound.last_content(binding, name), bound.newest(binding).get(name)
         is_whole = newest is not None and newest.digest == sha256(data).hexdigest()
         if is_whole and not os.path.lexists(path):
-            # The last rendering has what only the file contains, as earlier attempts at a phase.
+            # The last rendering has content that is only in the file, such as a phase's attempts.
             files.make_folder(os.path.dirname(path))
             files.create(path, data, mode=0o644)
     return set(harmed)
 
 
 def why_not_possible(case: Case) -> tuple[str, str]:
-    """Return what prevents writing files, and what to do about that; empty if nothing does."""
+    """Return what prevents writing the files, and what to do about it; both "" if nothing does."""
     if _index_in_conflict(case) and case.rung == JOURNAL:
         return _USER_DECIDES, f"forestay doctor {shlex.quote(case.path)}"
     folder = os.path.dirname(case.path)
@@ -225,14 +228,14 @@ def _require_possible(case: Case) -> None:
 
 
 def _index_in_conflict(case: Case) -> str:
-    """Return the index of all sessions of a folder if git left both sides of a merge in it."""
+    """Return the path of the shared index if git left a merge conflict in it, else ""."""
     shared = conventions_of(case.format).shared
     indexes = (path for path in case.damaged if os.path.basename(path) in shared)
     return next((path for path in indexes if _is_conflicted(_read(path))), "")
 
 
 def _is_conflicted(data: bytes) -> bool:
-    # To search for beginnings of lines first would take a tenth of a second in a large file.
+    # The regular expression alone takes a tenth of a second in a large file.
     return b"<<<<<<< " in data and bool(_CONFLICT.search(data))
 
 
@@ -244,17 +247,17 @@ def _read(path: str) -> bytes:
 
 
 def _save_shared(context: Context, path: str, binding: Binding) -> bytes | None:
-    """Return a shared file with the other sessions of the folder; None if there are none.
+    """Return a new shared file that lists the other sessions of the folder; None if there are none.
 
-    They are those in its damaged bytes, or in our last rendering if it is missing, and those in the
-    folders around it.
+    They are found in its damaged bytes, or in our last rendering if the file is missing, and in the
+    session folders next to it.
     """
     bound, format = context.store.machine.bindings, load_format(binding.format)
     name = os.path.basename(path)
     if os.path.lexists(path):
         value = format.salvage_shared(_read(path))
     else:
-        # The rendering is old: the journal knows better what our sessions are like.
+        # The rendering is old: take the entries of our own sessions from the journal.
         ours = {b.native for b in bound.bindings() if b.root == binding.root}
         old = format.salvage_shared(bound.last_content(binding, name))
         value = format.with_entries(old, None, ours)
@@ -267,7 +270,7 @@ def _save_shared(context: Context, path: str, binding: Binding) -> bytes | None:
 def _list_folders(
     context: Context, format: Format, root: str, name: str, value: Any, where: Where
 ) -> tuple[Any, list[str]]:
-    """Add the sessions in a folder to a shared file; return it, and whose status is unknown."""
+    """Add a folder's sessions to a shared file; return it, and a line per unknown status."""
     unknown = []
     for one in discover.sessions_in(format, root):
         if one.native and (owner := _owner_of(context, one)):
@@ -284,23 +287,26 @@ def _list_folders(
 
 
 def aside_name(path: str, clock: Clock) -> str:
-    """Return a free name for the previous bytes of a file, which no program reads as a session."""
+    """Return a free name for a file's previous bytes: `NAME.corrupt-TIME`, with a number if needed.
+
+    No program reads a file of such a name as a session.
+    """
     stamp = re.sub("[-:]", "", iso(clock.now()))
     names = (f"{path}.corrupt-{stamp}{'' if n == 0 else f'-{n}'}" for n in range(10_000))
     return next(name for name in names if not os.path.lexists(name))
 
 
 def set_aside(path: str, clock: Clock, hidden: str = "") -> str:
-    """Rename a file, or its `hidden` previous bytes, so that a user sees them; return the name."""
+    """Rename a file, or the `hidden` file with its previous bytes, to `aside_name`; return that."""
     target = aside_name(path, clock)
     files.move(hidden or path, target)
     return target
 
 
 def examine(context: Context, path: str, *, choose: str = "") -> Case | None:
-    """Return what can be made of damaged files at a path; None if they can be read.
+    """Return the case for damaged session files at a path; None if they can be read.
 
-    `choose` answers the question that the case would have.
+    `choose` is the user's answer to the question of the case, if it has one.
     """
     path = os.path.abspath(path)
     if owner := _owner_of_missing(context, path):
@@ -313,10 +319,10 @@ def examine(context: Context, path: str, *, choose: str = "") -> Case | None:
     if choose and case and case.question:
         known = [choice.id for choice in case.question.choices]
         if choose not in known:
-            what, why = f"{choose} is not a choice", f"they are {', '.join(known)}"
+            what, why = f"{choose} is not a choice", f"the choices are {', '.join(known)}"
             raise InvalidInput(what, why=why, hint=_choices_of(case.path))
     if case is None and _main_of_backup(path):
-        why = "its session file can be read, and the next write makes a new backup"
+        why = "the session file can be read, and the next write makes a new backup"
         raise Refused(f"{path} is a backup that is not needed", why=why, file=path)
     if case is None:
         return None
@@ -326,14 +332,14 @@ def examine(context: Context, path: str, *, choose: str = "") -> Case | None:
 
 
 def _owner_of_missing(context: Context, path: str) -> Binding | None:
-    """Return the session whose file is missing at a path, or in a folder of one session."""
+    """Return the binding whose main file should be at a path, or in the folder at the path."""
     spots = (path, *(os.path.join(path, name) for name in _main_names()))
     owned = (_owner(context, spot) for spot in spots if not os.path.lexists(spot))
     return next((owner for owner in owned if owner is not None), None)
 
 
 def _owner_of(context: Context, one: Find) -> Binding | None:
-    """Return the session that files belong to, also if its main one of several is missing."""
+    """Return the binding that the files belong to, even if the main one of several is missing."""
     main, *others = one.format.files(one.native)
     if not others or one.is_loose or main in one.paths:
         return _owner(context, one.path)
@@ -341,19 +347,19 @@ def _owner_of(context: Context, one: Find) -> Binding | None:
 
 
 def _owner(context: Context, path: str) -> Binding | None:
-    """Return the session that has a place, also if a link replaced the file there."""
+    """Return the binding of a place, even if a link replaced the file there."""
     place = os.path.join(os.path.realpath(os.path.dirname(path)), os.path.basename(path))
     owned = (context.store.machine.bindings.owner(each) for each in (place, os.path.realpath(path)))
     return next((owner for owner in owned if owner is not None), None)
 
 
 def _main_names() -> set[str]:
-    """Return the names that the main files of sessions have in their folders."""
+    """Return the file names that a session's main file can have, over all formats."""
     return {os.path.basename(load_format(id).files("")[0]) for id in REGISTRY}
 
 
 def _main_of_backup(path: str) -> str:
-    """Return the main file that a path is the backup of; empty if it is no backup."""
+    """Return the main file of which the given path is the backup; "" if it is no backup."""
     for id in REGISTRY:
         ending = conventions_of(id).backup
         main = path.removesuffix(ending) if ending else path
@@ -363,15 +369,15 @@ def _main_of_backup(path: str) -> str:
 
 
 def _find_one(path: str) -> Find:
-    path = _main_of_backup(path) or path  # a backup represents its session
+    path = _main_of_backup(path) or path  # examine the session that a backup belongs to
     folder, name = os.path.split(path)
     if name in _main_names() and not os.path.lexists(path):
         path = folder
     finds = [one for one in discover.sessions(path) if one.format_id]
     if len(finds) > 1 and name in finds[0].conventions.shared:
-        # It belongs to all of them, and can be recovered through any of them.
+        # A shared file belongs to all these sessions, and any of them can be used to recover it.
         return replace(finds[0], faults=[f for f in finds[0].faults if f.file == name])
-    # Other files in the folder of one session, perhaps copies of its file, are other sessions.
+    # If the folder is that of one session, ignore other files in it, such as copies of its file.
     mains = [one for one in finds if one.path == os.path.join(path, one.format.files("")[0])]
     finds = mains or finds
     if not finds:
@@ -385,7 +391,7 @@ def _find_one(path: str) -> Find:
 
 
 def _require_access(one: Find) -> None:
-    """Refuse to recover what could not be read: its bytes may be sound."""
+    """Refuse to recover files that the system did not allow us to read; they can be undamaged."""
     for fault in one.faults:
         if fault.code in NOT_READ:
             path = one.paths.get(fault.file, one.path)
@@ -394,14 +400,17 @@ def _require_access(one: Find) -> None:
 
 
 def may_help(fault: Finding, path: str) -> str:
-    """Return what helps if the system did not allow a file to be read."""
+    """Return a hint for the user if the system did not allow a file to be read."""
     if fault.code == NO_ACCESS:
         return f"check owner and permissions: ls -ld {shlex.quote(path)}"
     return f"see the system log, then: forestay files check {shlex.quote(path)}"
 
 
 def _of_ours(context: Context, owner: Binding, choose: str) -> Case | None:
-    """Return the case of our session: the journal has all but which side of an index counts."""
+    """Return the case of a session of Forestay, whose files are written again from its journal.
+
+    Only a merge conflict in the shared index needs an answer from the user.
+    """
     case = _case_of(context, owner)
     index = _index_in_conflict(case) if case else ""
     if not case or not index:
@@ -412,7 +421,7 @@ def _of_ours(context: Context, owner: Binding, choose: str) -> Case | None:
 
 
 def _of_other(context: Context, one: Find, choose: str) -> Case | None:
-    """Return the case of files that belong to no session of ours."""
+    """Return the case of files that are not bound to a session of Forestay."""
     bad = [f for f in one.faults if f.severity == "error" and f.code not in (BAD_LINE, NOT_CREATED)]
     damaged = [one.paths.get(fault.file, one.path) for fault in bad]
     missing = [os.path.join(one.root, name) for name in _missing(one)]
@@ -420,7 +429,7 @@ def _of_other(context: Context, one: Find, choose: str) -> Case | None:
         return None
     case = Case(
         format=one.format_id,
-        # A session that lacks a file is named by its folder.
+        # If only files are missing, the path of the case is the session's folder.
         path=one.path if bad else os.path.dirname(missing[0]),
         what=f"{damaged[0]}: {bad[0].what}" if bad else f"{missing[0]} is missing",
         damaged=list(dict.fromkeys(damaged)),
@@ -440,7 +449,7 @@ def _of_other(context: Context, one: Find, choose: str) -> Case | None:
 
 
 def _missing(one: Find) -> list[str]:
-    """Return the files that a session in its own folder lacks, and that can be made again."""
+    """Return the missing files that can be made again, of a session with its own folder."""
     main, *others = one.format.files(one.native)
     if not others or one.is_loose or one.format.why_invalid_id(one.native):
         return []
@@ -452,14 +461,13 @@ def _missing(one: Find) -> list[str]:
 
 
 def _kind(one: Find, path: str) -> str:
-    """Return the syntax of a file: by its name, else that of the main file of its format."""
+    """Return the syntax of a file by its name, else the syntax of its format's main file."""
     kind = kind_of(path)
     return kind if kind in ("json", "jsonl", "yaml") else kind_of(one.format.files("x")[0])
 
 
 def _save(context: Context, one: Find, case: Case, where: Where) -> tuple[str, Case]:
-    """Return on which level of damage files can be recovered, empty if they cannot, and the case
-    with the new files."""
+    """Return the level of damage ("" if nothing can be recovered), and the case with new files."""
     if backups := _read_backups(one, case):
         lost = ["what changed after the backup was made"]
         case = replace(case, rung=FROM_BACKUP, message=_FROM_BACKUP, lost=lost, writes=backups)
@@ -481,7 +489,7 @@ def _save(context: Context, one: Find, case: Case, where: Where) -> tuple[str, C
 def _read_backups(one: Find, case: Case) -> dict[str, bytes]:
     """Return a `.bak` file of the same format for each damaged file, or nothing.
 
-    A format that has backups of its own decides itself when to use them.
+    A format with its own backups decides when to use them; then nothing is returned here.
     """
     writes: dict[str, bytes] = {}
     for path in case.damaged if not one.conventions.backup else ():
@@ -513,8 +521,10 @@ def _new_files(one: Find, case: Case, tree: Tree) -> dict[str, bytes]:
 def _rebuild_tree(
     context: Context, one: Find, facts: Facts, where: Where
 ) -> tuple[Tree, list[str]]:
-    """Return new files from facts, with unknown keys that the bytes still have, and what had to be
-    made from the specification alone."""
+    """Return new files with the given facts and the unknown keys that are left in the old bytes.
+
+    Return also the names of what had to be made from the specification alone.
+    """
     facts.native_id = facts.native_id or one.native
     old: Tree = dict(one.tree)
     for name, data in one.bundle.items():
@@ -536,8 +546,10 @@ def _rebuild_tree(
 
 
 def _ask(context: Context, one: Find, level: str, saved: Case, where: Where, choose: str) -> Case:
-    """Return a case with the question of its format, or the one whether to start again; the saved
-    case if there is nothing to ask."""
+    """Return the case with a question: the format's own, or whether to start fresh.
+
+    Return the `saved` case if there is nothing to ask.
+    """
     kept_as = os.path.basename(aside_name(saved.path, context.clock))
     asked = one.format.ask(one.with_files_around(), where, level, kept_as)
     if asked is None:
@@ -552,7 +564,8 @@ def _ask(context: Context, one: Find, level: str, saved: Case, where: Where, cho
         return replace(saved, rung=USER, writes={}, message="The place is free for a new session.")
     if choose == "manual" and choose in known:
         if not level:
-            raise Refused("nothing can be extracted", hint=command_of(saved.path, "fresh"))
+            what = f"nothing can be extracted from {saved.path}"
+            raise Refused(what, hint=command_of(saved.path, "fresh"))
         return saved
     question = _with_commands(question, saved.path)
     return replace(saved, rung=USER, writes={}, message=message, question=question)
@@ -579,7 +592,7 @@ def command_of(path: str, choice: str = "") -> str:
 
 
 def _of_conflict(one: Find, case: Case, name: str, choose: str) -> Case:
-    """Ask which side of a merge counts."""
+    """Return the case with the question which side of a merge conflict to use."""
     both = salvage.sides(one.bundle[name].decode("latin-1"))  # which decodes any bytes
     sides = dict(zip(("first", "second"), (side.encode("latin-1") for side in both), strict=True))
     if choose in sides:
@@ -595,7 +608,7 @@ def _of_conflict(one: Find, case: Case, name: str, choose: str) -> Case:
 
 
 def _describe(one: Find, name: str, data: bytes) -> str:
-    """Describe one side of a merge in a few words."""
+    """Describe one side of a merge conflict in a few words."""
     try:
         value = Document.parse(data, _kind(one, name)).value
     except Unreadable as error:
@@ -636,9 +649,9 @@ def fix(context: Context, case: Case) -> Case:
 
 
 def _replace_file(path: str, data: bytes, clock: Clock) -> list[str]:
-    """Write a file after its previous bytes got a second name; return the names of those bytes.
+    """Give a file's previous bytes a second name, then replace it; return the second names.
 
-    A crash leaves the old or the new file in its place.
+    After a crash either the old or the new file is in its place.
     """
     kept = [aside_name(path, clock)] if os.path.lexists(path) else []
     is_linked = False
@@ -653,14 +666,14 @@ def _replace_file(path: str, data: bytes, clock: Clock) -> list[str]:
         pass  # not every file system has links
     if kept and not is_linked:
         files.move(path, kept[0])
-    # What an earlier repair left when it was killed.
+    # Also handle files that an earlier repair left when it was killed.
     kept += [set_aside(path, clock, hidden) for hidden in swap_file.remove_leftovers(path)]
     files.replace(path, data, mode=0o644)
     return kept
 
 
 def write(case: Case, out: str) -> Case:
-    """Write what was recovered to another folder, where it replaces nothing."""
+    """Write the recovered files to the path `out`; replace nothing that exists there."""
     if not case.writes:
         why, hint = "it would only be moved away", command_of(case.path, "fresh")
         if case.rung == JOURNAL:
@@ -669,7 +682,7 @@ def write(case: Case, out: str) -> Case:
         elif case.question:
             why = case.question.text
             hint = f"add --choose; the choices: forestay doctor {shlex.quote(case.path)}"
-        raise Refused(f"nothing of {case.path} can be written elsewhere", why=why, hint=hint)
+        raise Refused(f"{case.path} cannot be recovered to another place", why=why, hint=hint)
     named = {os.path.basename(path): data for path, data in case.writes.items()}
     case.written = files.create_all(out, named)
     return case

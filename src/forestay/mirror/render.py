@@ -1,11 +1,11 @@
-"""Render the journal into a binding's files without losing a concurrent edit.
+"""Write a session's state into a binding's files without losing a concurrent edit.
 
-A rendering is planned, stored, and then written, so that no process mistakes our bytes for an edit.
-The new file is exchanged with the old one, whose bytes are compared with those that were read: an
-edit made in between is found there.
+A rendering is planned, stored, and only then written, so that no process mistakes our bytes for an
+edit. The new file is exchanged with the old one in one step. Then the old bytes are compared with
+those that were read before: if they differ, another program edited the file in between.
 
-Little of a file is made again: parts that do not change are shared between the old value and the
-new one, and a file in the style that we write is written again without editing it in place.
+For speed, the old and the new value share the parts that did not change, and a file in the style
+that we write is written from its value instead of being edited in place.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from forestay.store.machine.bindings import Binding, Note, Written
 _LONG = 256 * 1024
 
 FactsAfter = Callable[[int], JournalFacts]
-"""Return the facts of a session now, with log entries after the given event."""
+"""Return the current facts of a session, with log entries after the given event."""
 
 
 class Change(Struct):
@@ -45,24 +45,24 @@ class Change(Struct):
     made: ParsedFile
     data: bytes
     digest: str = ""
-    """Computed when the rendering is stored."""
+    """The digest of the new bytes; computed when the rendering is stored."""
     staged: str | ForestayError = ""
-    """The synced new file next to its place, or why it could not be written; empty for a log."""
+    """The path of the new file before the exchange, or the error from writing it; "" for a log."""
     displaced: str = ""
-    """Where the old file is after the exchange; empty if there was none."""
+    """The path of the old file after the exchange; empty if there was none."""
     gone: int | None = None
-    """The open file descriptor of the removed old file, which holds its space."""
+    """An open file descriptor of the removed old file; closing it frees the disk space."""
     log: Known | None = None
     """The size and hash of a log after the change."""
 
 
 class Plan(Struct):
-    """The changes after which a binding's files state what the journal states."""
+    """The changes that bring a binding's files up to date with the journal."""
 
     binding: Binding
     found_files: list[FoundFile]
     made: list[Change]
-    """The new renderings; those in `changes` are not in the files yet."""
+    """The new renderings; those that are in `changes`, too, are not written yet."""
     seq: int
     status: str
     changes: list[Change]
@@ -78,7 +78,7 @@ class Renderer:
     def plan(
         self, binding: Binding, found_files: list[FoundFile], facts_after: FactsAfter, where: Where
     ) -> Plan:
-        """Return the plan for the files; an unchanged log only gets new lines."""
+        """Return the plan for a binding's files; an unchanged log only gets new lines."""
         shared, order = conventions_of(binding.format).shared, conventions_of(binding.format).order
         is_ours = any(file.log for file in found_files) or all(
             file.verdict == "ours" for file in found_files
@@ -92,14 +92,14 @@ class Renderer:
         ]
         latest = facts_after(binding.mirrored if brief else 0)
         if brief and latest.withdrawn is not None and not any(file.log for file in found_files):
-            # Retracted events may be anywhere in the logs.
+            # Retracted events can be anywhere in the logs, so all lines are read.
             brief, latest = False, facts_after(0)
         where = replace(where, brief=brief, withdrawn=latest.withdrawn)
         facts = replace(latest.facts, native_id=binding.native)
         tree = self._tree(binding, found_files, facts, where, brief=brief)
 
         def rank(file: FoundFile) -> int:
-            """Return the place of a file in the order of its format; unnamed ones come first."""
+            """Return the position of a file in the format's writing order; unlisted files first."""
             return next((i for i, end in enumerate(order) if file.name.endswith(end)), -1)
 
         made = [
@@ -108,7 +108,7 @@ class Renderer:
             if (each := self._render_file(binding, file, tree.get(file.name)))
         ]
         changes = [change for change in made if change.data != change.file.data]
-        # A file that is behind has the bytes of its newest rendering, which is stored again.
+        # A file with an owed rendering is stored again with its bytes.
         made = [c for c in made if c.data != c.file.data or c.file.verdict == "behind"]
         return Plan(binding, found_files, made, latest.seq, latest.status, changes)
 
@@ -128,7 +128,7 @@ class Renderer:
             return found_files
         back = [k.behind(self._reader.newest(binding, k)) if k in gone else k for k in found_files]
         tree = {file.name: file.value for file in back if file.read is not None}
-        # Files around them are no fault of the renderings.
+        # Check the renderings alone: errors in other files do not count here.
         found = load_format(binding.format).check(tree, replace(where, names=frozenset()))
         return found_files if any(finding.severity == ERROR for finding in found) else back
 
@@ -161,7 +161,7 @@ class Renderer:
         return _with_logs(tree, logs)
 
     def _render_file(self, binding: Binding, file: FoundFile, value: Any) -> ParsedFile | None:
-        """Return the new file; None if the format does not want it, or if it needs no change."""
+        """Return the new file; None if the format has no such file now, or if nothing changes."""
         needs_id = (binding.number, file.name) in self._reader.need_new_id
         is_so = file.read is not None and file.value == value and not needs_id
         if value is None or (is_so and file.verdict != "behind"):
@@ -180,7 +180,7 @@ class Renderer:
         else:
             again = _render_again(file.read, kind, stated)
             made = again or ParsedFile(file.read.document.rewritten(stated), value)
-            # Values from the journal have no secrets, and are stored unchanged.
+            # Values from the journal contain no secrets, so they are stored unchanged.
             made.is_clean, made.is_whole = self._is_clean(binding, file), file.read.is_whole
         if id and kind == "yaml":
             made.document = with_id_line(made.document, id)
@@ -204,10 +204,10 @@ class Renderer:
         return [(p.binding, [n for c in p.made for n in self._notes_of(c)], p.seq) for p in new]
 
     def _notes_of(self, change: Change) -> list[Written]:
-        """Return the rendering of a file, after the older one that the file still has.
+        """Return the new rendering of a file, preceded by the older one that is still on disk.
 
-        Only the last few are stored, so a file that cannot be written for a long time would
-        otherwise count as edited.
+        Only the last few renderings are stored. Without storing the older one again, a file that
+        cannot be written for a long time would count as edited.
         """
         file = change.file
         if file.verdict != "rewound" or file.read is None or file.data is None:
@@ -219,7 +219,7 @@ class Renderer:
         if kind == "jsonl":
             change.log = Known(data, file.log)
             change.digest = change.log.digest
-            # The content of a log is not stored: the file always begins with it.
+            # The content of a log is not stored, because the file itself still begins with it.
             return file.name, change.digest, change.log.size, b""
         change.digest = change.digest or sha256(data).hexdigest()
         stored = self._without_secrets(kind, data, change.made)
@@ -228,7 +228,7 @@ class Renderer:
         return file.name, change.digest, size, stored
 
     def _without_secrets(self, kind: str, data: bytes, made: ParsedFile) -> bytes:
-        """Return the bytes of a file without secrets, as they may be stored."""
+        """Return the bytes of a file without secrets, so that they can be stored."""
         if not made.is_clean:
             made.is_clean = not self._context.journal.find_secrets(data.decode("utf-8", "replace"))
         if made.is_clean:
@@ -239,7 +239,7 @@ class Renderer:
         return with_id_line(Document(kind, clean, None), id).data if is_line else clean
 
     def remember(self, binding: Binding, found_files: Sequence[FoundFile], mirrored: int) -> None:
-        """Store files as found as the newest renderings, which show events up to `mirrored`."""
+        """Store the found files as the newest renderings, which show events up to `mirrored`."""
         seen = [
             self._note(Change(file, file.read, file.data, file.digest))
             for file in found_files
@@ -249,7 +249,7 @@ class Renderer:
             self._context.bindings.rendered([(binding, seen, mirrored)])
 
     def remember_again(self, binding: Binding, found_files: Sequence[FoundFile]) -> None:
-        """Store files that are renderings of ours again, where the stored content was erased."""
+        """Store our renderings again from the files if their stored content was erased."""
         bare = [
             file
             for file in found_files
@@ -288,14 +288,14 @@ class Renderer:
 
     def _swap(self, binding: Binding, change: Change) -> None:
         file, aside = change.file, change.staged
-        # Must not be removed on errors: after the swap it may contain an edit.
+        # Do not remove this file after an error: after the swap it can contain an edit.
         change.staged = ""
         if not isinstance(aside, str) or not aside:
             new = change.data[len(file.data or b"") :]
             files.append_lines(file.path, new.removeprefix(b"\n"), mode=0o644, sync=False)
             return
         with self._reader.read_lock(binding, file.path) if file.data is not None else nullcontext():
-            # The format's backup is the previous version, which was readable.
+            # The format's backup is the previous version, if it was readable.
             ending, backup = conventions_of(binding.format).backup, None
             if ending and file.data is not None and file.path == binding.place:
                 backup = f"{file.path}{ending}", file.data
@@ -330,7 +330,7 @@ class Renderer:
 
 
 def _is_moved(binding: Binding, tree: Tree) -> bool:
-    """Return whether the files name another folder than the one that contains them."""
+    """Return whether the files contain a folder path that is not the folder they are in."""
     key = conventions_of(binding.format).own_folder
     main = os.path.relpath(binding.place, binding.root) if key else ""
     value = tree.get(main)
@@ -362,13 +362,13 @@ def _is_extended(file: FoundFile) -> bool:
 
 
 def to_sync(plan: Plan) -> set[str]:
-    """Return the files and folders to sync, so that a plan's changes are durable."""
+    """Return the files and folders to sync to disk, so that a plan's changes are durable."""
     paths = ((change.file.path, _is_extended(change.file)) for change in plan.changes)
     return {path if grows else os.path.dirname(path) for path, grows in paths}
 
 
 def _without_logs(binding: Binding, tree: Tree) -> tuple[Tree, dict[tuple[str, str], list[Any]]]:
-    """Return files with empty logs, and the logs, which need not be compared again."""
+    """Return the files with empty logs, and the logs apart: they need not be compared again."""
     logs: dict[tuple[str, str], list[Any]] = {}
     made = dict(tree)
     for name, value in tree.items():
@@ -391,7 +391,7 @@ def _with_logs(tree: Tree, logs: dict[tuple[str, str], list[Any]]) -> Tree:
 
 
 def _extend_log(file: FoundFile, lines: list[Any]) -> ParsedFile | None:
-    """Return a log with new lines; an incomplete last line is ended and stays."""
+    """Return a log with new lines; an incomplete last line stays and gets a line break."""
     if file.read is None or file.data is None:
         return ParsedFile(Document("jsonl", fresh("jsonl", lines), lines), lines)
     new = fresh("jsonl", lines[len(file.value) :])
@@ -402,9 +402,9 @@ def _extend_log(file: FoundFile, lines: list[Any]) -> ParsedFile | None:
 
 
 def _render_again(old: ParsedFile, kind: str, value: Any) -> ParsedFile | None:
-    """Return a file with a new value, if it has the style of files that we create.
+    """Return a file with a new value if it has the style of files that we create, else None.
 
-    The result is that of editing the file in place, which takes longer.
+    Editing the file in place would give the same bytes, but takes longer.
     """
     if old.is_usual is None:
         old.is_usual = fresh(kind, old.document.parsed) == without_id_line(old.document.data)

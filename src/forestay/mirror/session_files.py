@@ -1,13 +1,13 @@
-"""The files of a session, as they follow its journal: absorbed before an append, written after.
+"""Absorb edits of a session's files before each append to its journal, and write the files after.
 
-Everything above the mirror reaches it through here, so that a session without files never loads
-it: `mirror_of`, `absorb_file_edits`, `write_files`.
+Rooms above the mirror use it only through this module (`mirror_of`, `absorb_file_edits`,
+`write_files`), so that a session without files never loads the mirror.
 
-Writes are coalesced. A long-lived process writes the first event at once and then at most once in
-`SessionFiles.interval` seconds: what is left is written by the next append after that time, when
-the mirror is used for anything else, and at close. A command writes once, at its end. There is no
-thread and no timer. Files that a process did not write any more are written by the next one: the
-event raised the session's sequence, and a binding records which sequence its files show.
+Writes are coalesced. A long-lived process writes files after the first event, and then at most once
+in `SessionFiles.interval` seconds. Later events are written by the next append after that time,
+when the mirror is used for anything else, and at close. A command writes once, at its end. There is
+no thread and no timer. If a process ends before it wrote the files, the next one writes them: a
+binding records the sequence number of the last event that its files show.
 """
 
 from __future__ import annotations
@@ -37,11 +37,11 @@ WRITTEN_AT_ONCE = frozenset(
     session.paused session.completed session.failed session.aborted session.abandoned
     """.split()
 )
-"""Kinds of events whose files are written before the call returns."""
+"""The event kinds after which files are written before the call returns."""
 
 
 class SessionFiles(Follower):
-    """Keeps the files of sessions equal to their journals.
+    """Keep the files of sessions equal to their journals.
 
     `finish_pending` does file work that a process left behind when it died; `device_name` and
     `sync_state` are what files show of other devices. `before_load` is called before the mirror is
@@ -49,7 +49,7 @@ class SessionFiles(Follower):
     """
 
     interval = 0.1
-    """Files are written at most once in so many seconds."""
+    """The least number of seconds between two writes of files."""
 
     def __init__(
         self,
@@ -68,9 +68,9 @@ class SessionFiles(Follower):
         self._mirror: Mirror | None = None
         self._finished: set[str] = set()
         self._unwritten: dict[str, None] = {}
-        """Sessions whose files do not show their last event yet, in the order of the events."""
+        """Sessions whose files have to be written, in the order of their events."""
         self._write_at = 0.0
-        """When they may be written, by the monotonic clock."""
+        """The time on the monotonic clock from which on they may be written."""
 
     @classmethod
     def of(cls, context: Context) -> SessionFiles:
@@ -78,7 +78,7 @@ class SessionFiles(Follower):
 
     @property
     def mirror(self) -> Mirror:
-        """The mirror, with every file written that is still to be written."""
+        """The mirror; files that still have to be written are written first."""
         self.finish()
         return self._loaded
 
@@ -96,7 +96,7 @@ class SessionFiles(Follower):
         return self._mirror
 
     def is_bound(self, session: str) -> bool:
-        """Whether the session may have files; the mirror, once loaded, knows best."""
+        """Whether the session can have bound files; exact once the mirror is loaded."""
         return self._mirror is not None or self._context.store.machine.is_bound(session)
 
     def before_append(self, session_id: str, bodies: Sequence[Body], actor: str) -> None:
@@ -115,14 +115,14 @@ class SessionFiles(Follower):
                 self.finish()
 
     def finish(self) -> None:
-        """Write the files that do not show their last event yet."""
+        """Write the files of all sessions that have events since their last write."""
         if self._unwritten:
             for session in list(self._unwritten):
                 self.write(session)
             self._write_at = self._context.clock.monotonic() + self.interval
 
     def absorb(self, session: str, *, finish: bool = True) -> None:
-        """Record what others wrote into the session's files, before anything is decided.
+        """Record what other programs wrote into the session's files; call it before any decision.
 
         File work that a process left behind when it died is done first, once for each session,
         unless `finish` is false.
@@ -150,7 +150,7 @@ class SessionFiles(Follower):
             self._context.best_effort(write)
 
     def write_sync_state(self) -> None:
-        """Update the files that show how their sessions stand with other devices."""
+        """Write the files that show whether their sessions are synced with other devices."""
         from forestay.formats.port import conventions_of  # start-up
 
         every = self._context.store.machine.bindings.bindings()
@@ -160,15 +160,15 @@ class SessionFiles(Follower):
             self.write(session)
 
     def pending(self, session: str) -> list[Move]:
-        """Return what others wrote into the session's files and is not absorbed yet."""
+        """Return the moves in edits of the session's files that are not absorbed yet."""
         return self._loaded.pending(session) if self.is_bound(session) else []
 
     def inspect_bindings(self, session: str) -> list[Binding]:
-        """Return where the session's files are, and why some are left alone now."""
+        """Return the session's bindings, with the reason if their files are suspended."""
         return self.mirror.inspect_bindings(session) if self.is_bound(session) else []
 
     def state(self, session: str, view: View, pending: Sequence[Move] | None = None) -> State:
-        """Return the state with what others wrote into its files and is not absorbed yet."""
+        """Return the state, with edits of the session's files that are not absorbed yet."""
         pending = self.pending(session) if pending is None else pending
         if not pending:
             from forestay.journal.stored_state import load  # start-up
@@ -180,7 +180,7 @@ class SessionFiles(Follower):
         try:
             return journal.preview(view, *bodies, actor=f"file:{formats}", at=times)
         except (InvalidInput, Refused):
-            # What cannot be recorded is reported to the next writer; a reader sees what was.
+            # A reader gets the recorded state; the next command that writes reports the error.
             return journal.state(view)
 
     def _notify(self, lines: Sequence[str]) -> None:
@@ -197,7 +197,7 @@ def mirror_of(context: Context) -> Mirror:
 
 
 def absorb_file_edits(context: Context, session: str) -> None:
-    """Record what others wrote into the session's files; see `SessionFiles.absorb`."""
+    """Record what other programs wrote into the session's files; see `SessionFiles.absorb`."""
     SessionFiles.of(context).absorb(session)
 
 
@@ -207,7 +207,7 @@ def write_files(context: Context, session: str, kind: str = "", *, force: bool =
 
 
 def read_rows(recorder: Recorder, table: str) -> list[Any]:
-    """Return the rows of a table of the state, edits in the session's files included."""
+    """Return the rows of a table of the state, including edits that are not absorbed yet."""
     context = recorder.context
     with context.store.view(recorder.id) as view:
         return list(read_state(context, recorder.id, view).rows.select(table))

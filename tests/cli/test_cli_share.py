@@ -72,6 +72,9 @@ def test_guest_who_erases_learns_that_others_still_have_their_events(
     cli: Cli, bob: str, tmp_path: Path
 ) -> None:
     there = ("--home", str(tmp_path / "bob"))
+    # A sync in the background would read the pages that are to be erased.
+    cli.ok("config", "auto_sync", "off")
+    cli.ok(*there, "config", "auto_sync", "off")
     cli.ok("note", "by the owner")
     cli.ok("share", "add", "login", "--with", bob, "--continue", "--yes")
     cli.ok(*there, "remote", "add", "usb", f"folder:{tmp_path / 'remote'}")

@@ -1,7 +1,7 @@
-"""The figures we hold ourselves to, each as a ratio to the raw limit measured in the same run.
+"""Measure Forestay, each figure as a ratio to the raw limit measured in the same run.
 
-Contenders take turns, so that a slow moment of the machine hits both; what is printed is the
-ratio of medians after a warm-up. Absolute times depend on the machine; the ratios should not.
+Both run alternately, so that a slow moment of the machine affects both; the output is the ratio of
+medians after a warm-up. Absolute times depend on the machine; the ratios should not.
 
     make bench                              50 pairs each
     make bench ARGS=--quick                 15 pairs each
@@ -29,10 +29,10 @@ from contextlib import contextmanager
 from functools import partial
 from hashlib import sha256
 
-import hooking
+import hook_bench
 import msgspec
-import server
-import travelling
+import server_bench
+import sync_bench
 import yaml
 
 import forestay
@@ -53,7 +53,7 @@ CHECKED = "0b0a7a7e-94c1-4b13-a5ee-6ad2b0a7c001"
 
 ATTEMPTS = 3
 MISSED: list[str] = []
-"""Figures of the row at hand that are over their bar."""
+"""Figures of the current row that are over their bar."""
 
 Timed = Callable[[], None]
 
@@ -62,19 +62,19 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--quick", action="store_true", help="fewer pairs, the same set-up")
     parser.add_argument("--folder", default="build", help="where to measure: a real disk")
-    parser.add_argument("rows", nargs="*", choices=[*ROWS, []], help="of these only: %(choices)s")
+    parser.add_argument("rows", nargs="*", choices=[*ROWS, []], help="only these rows: %(choices)s")
     options = parser.parse_args()
     pairs = 15 if options.quick else 50
     os.makedirs(options.folder, exist_ok=True)
     print_versions(pairs)
     with tempfile.TemporaryDirectory(dir=os.path.abspath(options.folder)) as folder:
-        failed = [row for row in options.rows or ROWS if not within_bars(row, folder, pairs)]
+        failed = [row for row in options.rows or ROWS if not is_within_bars(row, folder, pairs)]
     if failed:
         print(f"over the bar {ATTEMPTS} times in a row: {', '.join(failed)}", file=sys.stderr)
     return 1 if failed else 0
 
 
-def within_bars(row: str, folder: str, pairs: int) -> bool:
+def is_within_bars(row: str, folder: str, pairs: int) -> bool:
     """Measure a row until it stays within its bars; give up after `ATTEMPTS` attempts.
 
     A slow moment of the machine can push one measurement over its bar, hardly three in a row.
@@ -97,7 +97,7 @@ def print_versions(pairs: int) -> None:
 
 
 def report(what: str, ours: float, raw: float, bar: float | None, unit: str = "ms") -> None:
-    """One figure; without a bar it is there to be looked at."""
+    """Print one figure; without a bar it is for information only."""
     ratio = ours / raw
     shown = "      –" if bar is None else f"{bar:>6.1f}×"
     mark = ""
@@ -114,7 +114,7 @@ def alternate(
     clock: Callable[[], float] = time.perf_counter,
     middle: Callable[[list[float]], float] = statistics.median,
 ) -> tuple[float, float]:
-    """Medians in milliseconds of two contenders that take turns; or what `middle` makes of them."""
+    """Run two functions alternately; return the median milliseconds of each (or `middle`)."""
     times: tuple[list[float], list[float]] = ([], [])
     for turn in range(pairs + WARM_UP):
         for contender, into in ((ours, times[0]), (raw, times[1])):
@@ -133,41 +133,42 @@ def one_event(folder: str, pairs: int) -> None:
     journal = new_journal(folder)
     start(journal, "s")
     raw = raw_inserter(os.path.join(folder, "raw.db"))
-    # Events are quick and noisy: many pairs for one figure.
+    # Single events vary much: one figure needs many pairs.
     many = pairs * 20
     early, limit = alternate(lambda: note(journal, "s"), raw, many)
     report("one durable event through the library", early, limit, 1.6)
     fill(journal, "s", EVENTS - many - WARM_UP)
     late, limit_then = alternate(lambda: note(journal, "s"), raw, many)
-    report("the 10,000th event, beside its raw insert", late, limit_then, 1.6)
+    report("the 10,000th event, against a raw insert", late, limit_then, 1.6)
     report("the 10,000th event against the first ones", late / limit_then, early / limit, 1.2, "× ")
     disk_use(folder)
 
 
 def formats_bound(folder: str, pairs: int) -> None:
-    """Events of a session of 5 agents, 50 tasks and 200 file changes, files in three formats."""
+    """Measure events of a session with 5 agents, 50 tasks, 200 file changes and three formats."""
     project = new_project(os.path.join(folder, "project"))
-    # Times in files have seconds: with a tick for each event every one of them is in the files.
+    # Times in files have seconds: one second per event makes each event change the files.
     home = forestay.open(
         os.path.join(folder, "home"), cwd=project, clock=Ticking(), trust_env=False
     )
     session = busy_session(home, project)
     numbers = itertools.count()
     acts: dict[str, Timed] = {
-        "a note": lambda: use(session.note(f"remark {next(numbers)}")),
-        "a task": lambda: use(session.tasks.add("Another", id=f"n{next(numbers)}")),
-        "a command": lambda: use(session.record.command("pytest", arguments=f"-k {next(numbers)}")),
+        "a note": lambda: discard(session.note(f"remark {next(numbers)}")),
+        "a task": lambda: discard(session.tasks.add("Another", id=f"n{next(numbers)}")),
+        "a command": lambda: discard(
+            session.record.command("pytest", arguments=f"-k {next(numbers)}")
+        ),
     }
     for what, act in acts.items():
         written = partial(act_and_write, act, home)
-        raw = raw_files(folder, changed_by(project, written))
-        # Files are written once in 100 ms: a median would not show those events that pay for it.
-        # A disk that is asked for five files has good and bad seconds; more pairs see both.
+        raw = raw_files(folder, find_changes(project, written))
+        # Files are written once in 100 ms: a median would hide the events that include the write.
+        # A disk that writes five files has fast and slow seconds; more pairs include both.
         ours, limit = alternate(act, raw, 12 * pairs, middle=statistics.mean)
         report(f"{what}, with three formats bound", ours, limit, 2.5)
-        # What it takes above the limit is work, not waiting: each file is read before the event,
-        # so that an edit is found, what it should say is worked out, and what the exchange
-        # displaced is read again.
+        # The time above the limit is work, not waiting: each file is read before the event, to
+        # find edits, its new content is computed, and the content replaced by the swap is read.
         report("  with its files before it returns", *alternate(written, raw, pairs), None)
         report("  processor time of that", *alternate(written, raw, pairs, time.process_time), None)
     home.close()
@@ -178,13 +179,13 @@ def act_and_write(act: Timed, home: forestay.Forestay) -> None:
     home.context.finish()
 
 
-# -- many sessions, and large ones -------------------------------------------------------------
+# -- many and large sessions -------------------------------------------------------------------
 
 
-def adopting(folder: str, pairs: int) -> None:
-    """A thousand files of some 8 kB, in lots; raw: read, parsed, and inserted durably, each."""
+def adopt_files(folder: str, pairs: int) -> None:
+    """Adopt a thousand files of about 8 kB, in lots; raw: read, parse and insert each durably."""
     project = new_project(os.path.join(folder, "project"))
-    text, native = a_craft_file(project)
+    text, native = make_craft_file(project)
     lots = [os.path.join(project, f"lot{n}/{CRAFT}") for n in range(LOTS)]
     for lot, number in itertools.product(range(LOTS), range(ADOPTED // LOTS)):
         id = f"7e57d004-2b97-4e7a-b45f-{lot:06d}{number:06d}"
@@ -200,7 +201,7 @@ def adopting(folder: str, pairs: int) -> None:
     with forestay.open(os.path.join(folder, "home"), cwd=project, trust_env=False) as home:
         ours, theirs = iter(lots), iter(lots)
         mine, limit = alternate(
-            lambda: use(list(home.files.adopt(next(ours)))),
+            lambda: discard(list(home.files.adopt(next(ours)))),
             lambda: raw(next(theirs)),
             LOTS - WARM_UP,
         )
@@ -208,15 +209,15 @@ def adopting(folder: str, pairs: int) -> None:
     report(f"adopting {ADOPTED:,} sessions, each", mine / share, limit / share, None)
 
 
-def checking(folder: str, pairs: int) -> None:
-    """Files of 1 MB; raw: parsed by the quickest loader of the libraries at hand."""
+def check_files(folder: str, pairs: int) -> None:
+    """Check files of 1 MB; raw: parse them with the fastest available loader."""
     project = new_project(os.path.join(folder, "project"))
     craft = os.path.join(folder, f"{CHECKED}.json")
-    text, native = a_craft_file(project)
-    write_file(craft, grown_json(text.replace(native, CHECKED)))
-    plan = os.path.join(a_feature(project), "implementation-plan.yaml")
+    text, native = make_craft_file(project)
+    write_file(craft, grow_json(text.replace(native, CHECKED)))
+    plan = os.path.join(make_feature(project), "implementation-plan.yaml")
     with open(plan, encoding="utf-8") as file:
-        write_file(plan, grown_yaml(file.read()))
+        write_file(plan, grow_yaml(file.read()))
     loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
     with forestay.open(os.path.join(folder, "home"), cwd=project, trust_env=False) as home:
         for what, path, parsed, parse in (
@@ -226,16 +227,16 @@ def checking(folder: str, pairs: int) -> None:
             with open(parsed, "rb") as file:
                 data = file.read()
             act = partial(home.files.check, path)
-            ours, raw = alternate(partial(use_of, act), partial(use_of, parse, data), pairs)
-            report(f"checking {what} of 1 MB, beside parsing it", ours, raw, None)
+            ours, raw = alternate(partial(call, act), partial(call, parse, data), pairs)
+            report(f"checking {what} of 1 MB, against parsing it", ours, raw, None)
 
 
-def use_of(act: Callable[..., object], *given: object) -> None:
+def call(act: Callable[..., object], *given: object) -> None:
     act(*given)
 
 
-def a_craft_file(project: str) -> tuple[str, str]:
-    """What a session of 3 agents, 10 tasks and 20 file changes looks like there, and its id."""
+def make_craft_file(project: str) -> tuple[str, str]:
+    """Return the craft file of a session with 3 agents, 10 tasks and 20 changes, and its id."""
     with forestay.open(f"{project}.home", cwd=project, trust_env=False) as home:
         session = busy_session(home, project, agents=3, tasks=10, changes=20, formats=())
         binding = session.files.bind("craft")
@@ -245,21 +246,21 @@ def a_craft_file(project: str) -> tuple[str, str]:
     return text, binding.native
 
 
-def a_feature(project: str) -> str:
+def make_feature(project: str) -> str:
     with forestay.open(f"{project}.home", cwd=project, trust_env=False) as home:
         session = busy_session(home, project, agents=0, tasks=3, changes=0, formats=())
         return os.path.dirname(session.files.bind("ai-session").place)
 
 
-def grown_json(text: str) -> str:
+def grow_json(text: str) -> str:
     value = json.loads(text)
     one, size = value["files_modified"][0], len(json.dumps(value["files_modified"][0], indent=6))
     value["files_modified"] = [{**one, "path": f"src/f{n}.py"} for n in range(2**20 // size)]
     return json.dumps(value, indent=2) + "\n"
 
 
-def grown_yaml(text: str) -> str:
-    """The plan with its first task many times."""
+def grow_yaml(text: str) -> str:
+    """Return the plan with its first task repeated many times."""
     head, mark, rest = text.partition('- task_id: "t0"')
     task = rest[: rest.index("- task_id")]
     lines = (f"{mark.replace('t0', f'x{n}')}{task}" for n in range(2**20 // len(task)))
@@ -272,12 +273,12 @@ def write_file(path: str, text: str) -> None:
         file.write(text)
 
 
-def use(_: object) -> None:
-    """What is measured has no other use for what it made."""
+def discard(_: object) -> None:
+    """Discard a result that only the measurement needs."""
 
 
 class Ticking(Clock):
-    """A second passes with every look at it."""
+    """Advance one second at every reading."""
 
     def __init__(self) -> None:
         self._now = super().now()
@@ -310,10 +311,10 @@ def busy_session(
     return session
 
 
-def changed_by(project: str, act: Timed) -> tuple[list[tuple[str, int]], list[int]]:
-    """The files that an event replaces, with their sizes, and the sizes of lines that it appends.
+def find_changes(project: str, act: Timed) -> tuple[list[tuple[str, int]], list[int]]:
+    """Return the files that an event replaces, with their sizes, and the sizes of appended lines.
 
-    What is told is what changed: a file that is written again as it was is our affair alone.
+    Only changed files count: the raw limit does not rewrite files without a change.
     """
     act()
     before = contents(project)
@@ -326,7 +327,7 @@ def changed_by(project: str, act: Timed) -> tuple[list[tuple[str, int]], list[in
 
 
 def contents(project: str) -> dict[str, tuple[int, str]]:
-    """Size and digest of each file, by path; those of git are not ours."""
+    """Return size and digest of each file by path, without those of git."""
     found: dict[str, tuple[int, str]] = {}
     for at, below, names in os.walk(project):
         below[:] = [name for name in below if name != ".git"]
@@ -338,7 +339,7 @@ def contents(project: str) -> dict[str, tuple[int, str]]:
 
 
 def raw_files(folder: str, changed: tuple[list[tuple[str, int]], list[int]]) -> Timed:
-    """One raw insert, one raw durable replace per file, one raw synced append per line."""
+    """Return a raw run: one insert, one durable replace per file, one synced append per line."""
     insert = raw_inserter(os.path.join(folder, "raw.db"))
     replaced, appended = changed
     new = [(os.path.join(folder, f"raw{path}"), size) for path, size in replaced]
@@ -438,7 +439,7 @@ def whole_processes(folder: str, pairs: int) -> None:
 
 
 def long_home(folder: str) -> str:
-    """A home with 10,000 sessions, one of them 10,000 events long, on the measured disk."""
+    """Make a home with 10,000 sessions, one of them with 10,000 events, on the measured disk."""
     with in_memory(folder):
         journal = new_journal(folder)
         start(journal, "long")
@@ -451,7 +452,7 @@ def long_home(folder: str) -> str:
 
 @contextmanager
 def in_memory(folder: str) -> Iterator[None]:
-    """Make `folder` on a memory disk where there is one, then move it to its place."""
+    """Make `folder` on a memory disk if possible, then move it to its place."""
     memory = tempfile.mkdtemp(dir="/dev/shm" if os.path.isdir("/dev/shm") else None)
     os.symlink(memory, folder)
     try:
@@ -467,29 +468,31 @@ def in_memory(folder: str) -> Iterator[None]:
 def hooks_of_agents(folder: str, pairs: int) -> None:
     os.makedirs(folder)
     project = new_project(os.path.join(folder, "project"))
-    for sync, ours in hooking.one_hook(folder).items():
-        one, true = alternate(ours, lambda: hooking.run("/bin/true"), pairs)
+    for sync, ours in hook_bench.one_hook(folder).items():
+        one, true = alternate(ours, lambda: hook_bench.run("/bin/true"), pairs)
         report(f"one hook event, {'' if sync else 'not '}synced (whole process)", one, true, 8)
-    taking_up(os.path.join(folder, "lots"), project, max(3, pairs // 10))
+    ingest_payloads(os.path.join(folder, "lots"), project, max(3, pairs // 10))
     program = os.path.join(os.path.dirname(sys.executable), "forestay")
-    start = hooking.started(os.path.join(folder, "start"), project, program)
-    bare = partial(hooking.run, sys.executable, "-c", "pass")
+    start = hook_bench.make_session_start(os.path.join(folder, "start"), project, program)
+    bare = partial(hook_bench.run, sys.executable, "-c", "pass")
     brief, limit = alternate(start, bare, pairs)
     report("briefing at the start of a session (whole process)", brief, limit, 6.5)
 
 
-def taking_up(folder: str, project: str, times: int) -> None:
-    """Ten thousand spooled payloads; raw: the same files read, and parsed by the library's JSON."""
+def ingest_payloads(folder: str, project: str, times: int) -> None:
+    """Ingest ten thousand spooled payloads; raw: read the same files and parse their JSON."""
     os.makedirs(folder)
     ours: list[float] = []
     raw: list[float] = []
     for turn in range(times):
-        home, paths = hooking.filled(os.path.join(folder, f"home{turn}"), project, PAYLOADS)
-        # The first backup is due in a new home; it comes once an hour, whatever is taken up.
+        home, paths = hook_bench.make_spooled_home(
+            os.path.join(folder, f"home{turn}"), project, PAYLOADS
+        )
+        # A new home is due for its first backup, which is hourly and not part of this figure.
         write_file(os.path.join(home, "config.toml"), "backup_every_minutes = 0\n")
         with forestay.open(home, cwd=project, trust_env=False) as stay:
             for act, into in (
-                (partial(hooking.read_and_parse, paths), raw),
+                (partial(hook_bench.read_and_parse, paths), raw),
                 (stay.agents.ingest, ours),
             ):
                 began = time.perf_counter()
@@ -497,7 +500,7 @@ def taking_up(folder: str, project: str, times: int) -> None:
                 into.append((time.perf_counter() - began) * 1000)
         shutil.rmtree(home)
     mine, limit = statistics.median(ours), statistics.median(raw)
-    report(f"taking up {PAYLOADS:,} payloads of hooks", mine, limit, 4)
+    report(f"ingesting {PAYLOADS:,} hook payloads", mine, limit, 4)
 
 
 # -- a store on a server -----------------------------------------------------------------------
@@ -506,22 +509,22 @@ def taking_up(folder: str, project: str, times: int) -> None:
 def on_a_server(folder: str, pairs: int) -> None:
     os.makedirs(folder)
     for above in (folder, os.path.dirname(folder)):
-        os.chmod(above, 0o755)  # the server may run as somebody else
+        os.chmod(above, 0o755)  # the server may run as another user
     try:
         for flush in (0, 300):
-            with server.served(folder, EVENT_BYTES, flush) as (journal, raw, version):
+            with server_bench.run_server(folder, EVENT_BYTES, flush) as (journal, raw, version):
                 start(journal, "s")
                 disk = f"flush of {flush / 1000} ms" if flush else version
                 for count in (100, EVENTS):
                     grow(journal, "s", count)
                     ours, limit = alternate(lambda: note(journal, "s"), raw, pairs * 2)
                     report(f"an event on PostgreSQL, {disk}, after {count:,}", ours, limit, 2)
-    except server.NotRun as error:
+    except server_bench.NotRun as error:
         print(f"{'an event on PostgreSQL':<52}not run: {error}")
 
 
 def grow(journal: Journal, session: str, count: int) -> None:
-    """Bring a session to so many events, many at a time."""
+    """Add events to a session, many at a time, until it has `count`."""
     with journal.store.view(session) as view:
         left = count - view.seq
     text = ("a remark of usual length " * 20)[:285]
@@ -535,7 +538,7 @@ def grow(journal: Journal, session: str, count: int) -> None:
 
 
 def new_project(folder: str) -> str:
-    """A project of its own: else its format files would be those of the checkout around it."""
+    """Make a separate project; otherwise files would go to the surrounding checkout."""
     subprocess.run(["git", "init", "--quiet", folder], check=True)
     return folder
 
@@ -563,24 +566,24 @@ def fill(journal: Journal, session: str, count: int) -> None:
 # -- between devices ---------------------------------------------------------------------------
 
 
-def travel(folder: str, pairs: int) -> None:
-    """Ten thousand events to a folder and from it; raw: the same bytes, copied durably."""
+def sync_devices(folder: str, pairs: int) -> None:
+    """Push and pull ten thousand events with a folder; raw: copy the same bytes durably."""
     os.makedirs(folder)
-    found = travelling.measured(os.path.join(folder, "travel"), EVENTS, max(pairs // 5, 5))
+    found = sync_bench.measure(os.path.join(folder, "travel"), EVENTS, max(pairs // 5, 5))
     for what, (ours, limit) in found.items():
-        report(f"{what} of {EVENTS:,} events, beside copying the bytes", ours, limit, 3.0)
-    each = travelling.merged(os.path.join(folder, "merge"), EVENTS)
-    print(f"{'merge of two devices that went on apart, per event':<52}{each:>9.2f} µs", flush=True)
+        report(f"{what} of {EVENTS:,} events, against copying the bytes", ours, limit, 3.0)
+    each = sync_bench.measure_merge(os.path.join(folder, "merge"), EVENTS)
+    print(f"{'merge of two devices with new events, per event':<52}{each:>9.2f} µs", flush=True)
 
 
 ROWS: dict[str, Callable[[str, int], None]] = {
     "event": one_event,
     "formats": formats_bound,
-    "adopt": adopting,
-    "check": checking,
+    "adopt": adopt_files,
+    "check": check_files,
     "processes": whole_processes,
     "hooks": hooks_of_agents,
-    "travel": travel,
+    "sync": sync_devices,
     "postgres": on_a_server,
 }
 

@@ -1,9 +1,9 @@
-"""What it costs to travel: ten thousand events to a folder and from it, and a merge.
+"""Measure sync: a push and a pull of ten thousand events with a folder, and a merge.
 
-Beside each stands the raw limit: the same rows read from SQLite and copied into as many files as
-there are packs, each of them durably, as on any folder that others read; those files read and their
-rows inserted in one durable transaction. What is sent is sealed, signed, compressed and checked on
-both sides, and what arrives is a session with all that is derived.
+Each is compared with the raw limit: the same rows read from SQLite and copied durably into as many
+files as there are packs; those files read and their rows inserted in one durable transaction. A
+sync also seals, signs, compresses and checks the events on both sides, and derives the state of the
+session.
 """
 
 from __future__ import annotations
@@ -24,18 +24,18 @@ from forestay.sync.plan import MOST_EVENTS
 from forestay.sync.run import Report
 
 REMOTE = "usb"
-_AT_ONCE = 100
+_BATCH = 100
 _SIZES = struct.Struct(">III")
 
 Row = tuple[bytes, bytes, bytes]
 
 
 class Devices:
-    """Two devices of one device group; the first has a long session, both know a short one."""
+    """Set up two devices of one group; the first has a long session, both have a short one."""
 
     def __init__(self, folder: str, events: int) -> None:
         self.folder = folder
-        self.first = _opened(os.path.join(folder, "first"))
+        self.first = _open(os.path.join(folder, "first"))
         self.first.devices.keys.init()
         short = self.first.start("a short one")
         self.first.remotes.add(REMOTE, f"folder:{folder}/remote")
@@ -46,11 +46,11 @@ class Devices:
         self.short = short.id
 
     def _join(self) -> None:
-        """The second device is let in, takes the short session, and is kept to be copied."""
-        second = _opened(os.path.join(self.folder, "second"))
+        """Add the second device, sync the short session to it, and save copies for later turns."""
+        second = _open(os.path.join(self.folder, "second"))
         second.remotes.add(REMOTE, f"folder:{self.folder}/remote")
-        asked = second.devices.add()
-        changed = self.first.devices.approve(getattr(asked, "code", ""))
+        request = second.devices.add()
+        changed = self.first.devices.approve(getattr(request, "code", ""))
         second.devices.add(confirm=changed.fingerprint)
         second.remotes.sync()
         second.close()
@@ -58,29 +58,29 @@ class Devices:
         shutil.copytree(os.path.join(self.folder, "remote"), os.path.join(self.folder, "short"))
 
     def push(self, turn: int) -> Callable[[], None]:
-        """A push of the long session to a remote that has only the short one."""
+        """Return a push of the long session to a remote that has only the short one."""
         target, name = os.path.join(self.folder, f"remote{turn}"), f"r{turn}"
         shutil.copytree(os.path.join(self.folder, "short"), target)
         self.first.remotes.add(name, f"folder:{target}")
         self.first.remotes.sync(name, sessions=[self.short])
-        return lambda: _well(self.first.remotes.push(name, sessions=[self.long]))
+        return lambda: _require_success(self.first.remotes.push(name, sessions=[self.long]))
 
     def pull(self, turn: int) -> tuple[Callable[[], None], Forestay]:
-        """A pull of the long session into a home that has only the short one."""
+        """Return a pull of the long session into a home that has only the short one."""
         path = os.path.join(self.folder, f"second{turn}")
         shutil.copytree(os.path.join(self.folder, "second"), path)
-        home = _opened(path)
+        home = _open(path)
         home.session(self.short).note("the first write of a copied home")
-        return lambda: _well(home.remotes.pull(REMOTE, sessions=[self.long])), home
+        return lambda: _require_success(home.remotes.pull(REMOTE, sessions=[self.long])), home
 
 
-def _well(reports: Sequence[Report]) -> None:
+def _require_success(reports: Sequence[Report]) -> None:
     for one in reports:
         if one.worst is not None:
             raise SystemExit(f"the sync failed: {one.worst}")
 
 
-def _opened(path: str) -> Forestay:
+def _open(path: str) -> Forestay:
     os.makedirs(path, mode=0o700, exist_ok=True)
     with open(os.path.join(path, "config.toml"), "w", encoding="utf-8") as file:
         file.write('auto_sync = "off"\nbackup_every_minutes = 0\n')
@@ -89,15 +89,15 @@ def _opened(path: str) -> Forestay:
 
 def fill(home: Forestay, session: str, events: int) -> None:
     body = NoteAdded(text=("a remark of usual length " * 20)[:285])
-    for _ in range(events // _AT_ONCE):
-        home.context.journal.append(session, *[body] * _AT_ONCE, actor="bench")
+    for _ in range(events // _BATCH):
+        home.context.journal.append(session, *[body] * _BATCH, actor="bench")
 
 
 # --- the raw limit ----------------------------------------------------------------------------
 
 
 class Raw:
-    """The rows of the long session in a database of their own, and as files."""
+    """Hold the rows of the long session in a plain database, and as files."""
 
     def __init__(self, folder: str, rows: list[Row]) -> None:
         self.folder, self.files = folder, os.path.join(folder, "raw")
@@ -107,17 +107,17 @@ class Raw:
         self.push()
 
     def push(self) -> None:
-        """Read the rows, and write them into files, each of them durably."""
+        """Read the rows, and write them durably into files."""
         rows = self.database.execute("SELECT header, salt, data FROM event ORDER BY position")
         count = 0
         while some := rows.fetchmany(MOST_EVENTS):
             parts: list[bytes] = []
             for header, salt, data in some:
                 parts += (_SIZES.pack(len(header), len(salt), len(data)), header, salt, data)
-            self._keep(f"{count:03}", b"".join(parts))
+            self._store(f"{count:03}", b"".join(parts))
             count += 1
 
-    def _keep(self, name: str, data: bytes) -> None:
+    def _store(self, name: str, data: bytes) -> None:
         path = os.path.join(self.files, name)
         with open(f"{path}.new", "wb") as file:
             file.write(data)
@@ -177,8 +177,8 @@ def _sync_folder(path: str) -> None:
 # --- measuring --------------------------------------------------------------------------------
 
 
-def measured(folder: str, events: int, turns: int) -> dict[str, tuple[float, float]]:
-    """What → (ours, raw), medians in milliseconds of turns taken alternately."""
+def measure(folder: str, events: int, turns: int) -> dict[str, tuple[float, float]]:
+    """Return for push and pull the medians of Forestay and raw, in alternate turns, in ms."""
     os.makedirs(folder)
     devices = Devices(folder, events)
     with devices.first.context.store.view(devices.long) as view:
@@ -186,13 +186,13 @@ def measured(folder: str, events: int, turns: int) -> dict[str, tuple[float, flo
     raw = Raw(folder, rows)
     found: dict[str, tuple[list[float], list[float]]] = {"push": ([], []), "pull": ([], [])}
     for turn in range(turns + 1):
-        _take_turn(devices, raw, turn, found, counts=turn > 0)
+        _run_turn(devices, raw, turn, found, counts=turn > 0)
     devices.first.close()
     middle = statistics.median
     return {what: (middle(ours), middle(limit)) for what, (ours, limit) in found.items()}
 
 
-def _take_turn(
+def _run_turn(
     devices: Devices,
     raw: Raw,
     turn: int,
@@ -215,16 +215,16 @@ def _take_turn(
     home.close()
 
 
-def merged(folder: str, events: int) -> float:
-    """Microseconds for each event of a merge: two devices that each went on for long."""
+def measure_merge(folder: str, events: int) -> float:
+    """Return the microseconds per event of a merge of two devices with many new events."""
     os.makedirs(folder)
     devices = Devices(folder, 0)
-    second = _opened(os.path.join(folder, "second"))
+    second = _open(os.path.join(folder, "second"))
     for home in (devices.first, second):
         fill(home, devices.short, events // 2)
     devices.first.remotes.sync()
     began = time.perf_counter()
-    _well(second.remotes.pull(REMOTE, sessions=[devices.short]))
+    _require_success(second.remotes.pull(REMOTE, sessions=[devices.short]))
     spent = time.perf_counter() - began
     for home in (devices.first, second):
         home.close()

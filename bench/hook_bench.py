@@ -1,7 +1,7 @@
-"""What hooks cost: one event (whole process), taking up ten thousand, and the start of a session.
+"""Measure hooks: one event (whole process), ingesting ten thousand, and the start of a session.
 
-The payloads are made here, in the form and about the sizes of those of a day of work: commands
-with a page of output, files of three hundred lines that are read or edited, prompts.
+The payloads have the form and about the sizes of those of a day of work: commands with a page of
+output, files of three hundred lines that are read or edited, prompts.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ Payload = tuple[str, dict[str, Any]]
 Timed = Callable[[], None]
 
 WORDS = """
-    the session keeps what was said and done until someone takes it up again def return import self
+    the session stores what was said and done until another agent resumes it def return import self
     value = None for name in names: if not found: raise assert test passed failed warning 0x1f
 """.split()
 
 
 def conversation(native: str, cwd: str, steps: int, seed: int = 1) -> Iterator[Payload]:
-    """The payloads of one conversation of Claude Code, of about two for each step."""
+    """Yield the payloads of one conversation of Claude Code, about two for each step."""
     chance = random.Random(seed)
     common = {
         "session_id": native,
@@ -78,14 +78,14 @@ def camel(given: dict[str, Any]) -> dict[str, Any]:
 
 
 def text(chance: random.Random, size: int) -> str:
-    """Words in lines, about so many characters, half or twice as many now and then."""
+    """Return lines of words with about `size` characters, sometimes half or twice as many."""
     count = max(1, int(size * chance.choice((0.3, 0.6, 1, 2)) / 6))
     words = (chance.choice(WORDS) + ("\n" if n % 12 == 11 else " ") for n in range(count))
     return "".join(words)
 
 
 def spool(home: str, payloads: list[Payload]) -> list[str]:
-    """Let payloads wait in a home, a millisecond apart; returns the files."""
+    """Write waiting payloads to a home, a millisecond apart; return the files."""
     at, me = Spool(home), identity()
     at.prepare()
     with open("/proc/1/stat", encoding="ascii") as file:
@@ -93,10 +93,10 @@ def spool(home: str, payloads: list[Payload]) -> list[str]:
     paths = []
     began = 1_700_000_000_000_000_000
     for number, (event, payload) in enumerate(payloads):
-        who = f"{me.pid} {me.start} {me.boot} {init}" if me else "- - - -"
+        process = f"{me.pid} {me.start} {me.boot} {init}" if me else "- - - -"
         path = at.path("new", f"{number:06d}")
         with open(path, "wb") as file:
-            file.write(f"forestay-spool 1 claude-code {event} {who}\n".encode())
+            file.write(f"forestay-spool 1 claude-code {event} {process}\n".encode())
             file.write(json.dumps(payload).encode())
         os.utime(path, ns=(began + number * 1_000_000,) * 2)
         paths.append(path)
@@ -114,7 +114,7 @@ def read_and_parse(paths: list[str]) -> None:
 
 
 def one_hook(folder: str) -> dict[str, Timed]:
-    """One event, whole process, by how the payload is synced; and what it is held against."""
+    """Return a run of one event as a whole process, for each way to sync the payload."""
     home = os.path.join(folder, "home")
     os.makedirs(home, mode=0o700)
     Spool(home).prepare()
@@ -134,15 +134,15 @@ def run(*command: str, given: bytes = b"") -> None:
     subprocess.run(command, input=given, stdout=subprocess.DEVNULL, check=True)
 
 
-def filled(folder: str, project: str, count: int) -> tuple[str, list[str]]:
-    """A home in which so many payloads wait, and their files."""
+def make_spooled_home(folder: str, project: str, count: int) -> tuple[str, list[str]]:
+    """Make a home with `count` waiting payloads; return it and their files."""
     os.makedirs(folder, mode=0o700)
     return folder, spool(folder, list(conversation("n", project, count))[:count])
 
 
-def started(folder: str, project: str, program: str) -> Timed:
-    """A conversation begins again and again; before it two payloads came that nobody took up."""
-    home, _ = filled(folder, project, 400)
+def make_session_start(folder: str, project: str, program: str) -> Timed:
+    """Return a start of a conversation, each time with two payloads not yet ingested."""
+    home, _ = make_spooled_home(folder, project, 400)
     with forestay.open(home, cwd=project, trust_env=False) as stay:
         stay.agents.ingest()
     rounds = iter(range(10_000))

@@ -1,4 +1,4 @@
-"""What a store on a server costs: one event beside a raw insert that is as durable."""
+"""Measure a store on a server: one event compared with an equally durable raw insert."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
 
 class NotRun(Exception):
-    """There is no server here, and why."""
+    """Report why no server can run here."""
 
 
 @contextmanager
-def served(
+def run_server(
     folder: str, size: int, flush: int = 0
 ) -> Iterator[tuple[Journal, Callable[[], None], str]]:
-    """A journal on a server with its files on the measured disk, and a raw insert of that size.
+    """Provide a journal on a server with files on the measured disk, and a raw insert of `size`.
 
-    Or with its files in memory, where each flush takes so many microseconds: disks differ by more
-    than what is measured, and one by the minute.
+    With `flush` the files are in memory, and each flush takes so many microseconds: the speed of
+    disks, even of one over time, varies more than the measured difference.
     """
     try:
         import psycopg

@@ -508,8 +508,8 @@ def test_added_and_removed_lines_are_counted_given_or_unknown(
     git(tree, "add", ".")
     git(tree, "commit", "-q", "-m", "first")
     (tree / "b.py").write_text("one\n2\n")
-    with forestay.open(stay.context.settings.home, cwd=str(tree)) as there:
-        counted = there.start("Shorten b")
+    with forestay.open(stay.context.settings.home, cwd=str(tree)) as elsewhere:
+        counted = elsewhere.start("Shorten b")
         counted.record.file(str(tree / "b.py"))
         assert (data(counted)["added"], data(counted)["removed"]) == (1, 2)
 

@@ -61,8 +61,8 @@ def _check_recovered(kind: str, home: str, acked: Sequence[str]) -> list[str]:
             _fix(opened, kind, path)
         left = opened.files.recover(str(path))
     shown = [p for p in path.parent.iterdir() if not p.name.startswith(".") and p.is_file()]
-    kept = any(len(p.read_bytes()) == LEFT.get(kind, HALF) for p in shown)
-    problems = [] if kept else ["the old content is not in a visible file"]
+    is_visible = any(len(p.read_bytes()) == LEFT.get(kind, HALF) for p in shown)
+    problems = [] if is_visible else ["the old content is not in a visible file"]
     problems += [f"still damaged: {left.what}"] if left else []
     return [*problems, *_leftovers(_folder(home))]
 
@@ -131,13 +131,13 @@ def _check_converted(to: str, home: str, acked: Sequence[str]) -> list[str]:
         wanted = opened.files.convert(
             str(_folder(home) / CRAFT), to, str(_folder(home) / "w" / "new")
         ).written
-        there = {
+        expected = {
             str(Path(p).relative_to(_folder(home) / "w")): Path(p).read_bytes() for p in wanted
         }
         found = {str(p.relative_to(_folder(home) / "out")): p.read_bytes() for p in made}
-    problems = [f"{n} is not whole" for n, data in found.items() if len(data) != len(there[n])]
+    problems = [f"{n} is not whole" for n, data in found.items() if len(data) != len(expected[n])]
     return problems + (
-        ["acknowledged, but not there"] if acked and found.keys() != there.keys() else []
+        ["acknowledged, but not there"] if acked and found.keys() != expected.keys() else []
     )
 
 
@@ -186,10 +186,10 @@ def _check_command(
             if binding.suspended
         ]
     history = folder / ".claude" / "orchestrator-history"
-    kept = [path.read_text() for path in history.glob("*.json")]
+    archived = [path.read_text() for path in history.glob("*.json")]
     current = folder / ORCHESTRATOR
-    there = kept + ([current.read_text()] if current.exists() else [])
-    whole = sum("2026-02-14-abc123" in text for text in there)
+    sessions = archived + ([current.read_text()] if current.exists() else [])
+    whole = sum("2026-02-14-abc123" in text for text in sessions)
     problems = [] if whole == 1 else [f"the previous session exists {whole} times"]
     problems += [f"still left: {why}" for why in left]
     problems += [] if current.exists() == is_current else [f"current: {current.exists()}"]

@@ -1,16 +1,16 @@
-/* A fault at the Nth call that changes something under one folder.
+/* Inject a fault at the Nth call that changes something under one folder.
  *
- * Preloaded into a process, it stands before the calls of libc that change files. Nothing happens
- * until shim_arm() names a folder; from then on each call that touches the folder is counted, and
- * call number `at` meets the fault: the process is killed before it, after it or in the middle of
+* Preloaded into a process, it replaces the calls of libc that change files. Nothing happens until
+ * shim_arm() names a folder; from then on each call that touches the folder is counted, and call
+ * number `at` has the fault: the process is killed before it, after it or in the middle of
  * a write, the call fails with EIO or ENOSPC (once, or from then on), or the write is short.
  *
- * Two things are left for the harness. The report lies in memory shared with it, so it outlives a
- * killed process: the kind of each call, and which call met the fault. The stable folder holds what
- * a disk would keep if the power failed now: one file per inode, its content (or, for a folder,
+* It has two results for the harness. The report is in shared memory, so it outlives a killed
+ * process: the kind of each call, and which call had the fault. The stable folder holds what a disk
+ * would preserve if the power failed now: one file per inode, its content (or, for a folder,
  * its list of names) when it was last synced.
  *
- * Not seen: writes through mmap (SQLite's -shm, which is rebuilt anyway) and calls that libc makes
+* Not covered: writes through mmap (SQLite's -shm, which is rebuilt anyway) and calls that libc makes
  * to itself, such as fopen's.
  */
 #define _GNU_SOURCE
@@ -31,13 +31,13 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
-/* The numbers of both enums and the layout of struct report are known to forkserver.py. */
+/* The numbers of both enums and the layout of struct report are repeated in forkserver.py. */
 enum fault {
     NOTHING, KILL_BEFORE, KILL_AFTER, TORN_WRITE,
     EIO_ONCE, EIO_STICKY, ENOSPC_ONCE, ENOSPC_STICKY, SHORT_WRITE
 };
-/* What a call can suffer beyond being killed: fail, run out of space, be cut in two. One that is FAR
- * may change something that is not in the folder. */
+/* Which faults a call can have except a kill: fail, run out of space, be split. A FAR call may
+ * change something outside of the folder. */
 enum kind { QUIET = 1, FAILS = 2, GROWS = 4, WRITES = 8, SYNCS = 16, FAR = 32 };
 
 #define TRACED 8192
@@ -63,7 +63,7 @@ void shim_arm(struct report *shared, const char *under, const char *keep_in, int
     spoiled = 0;
 }
 
-/* Before and after each call the harness may look at the folder: a byte to it, one back. */
+/* Before and after each call the harness may read the folder: send it a byte, wait for one. */
 static int to_harness = -1, from_harness = -1;
 
 void shim_watched(int to, int from)
@@ -120,7 +120,7 @@ static int by_path(int dir, const char *path)
     return inside();
 }
 
-/* ---- what becomes of a call ---- */
+/* ---- counting calls and injecting the fault ---- */
 
 enum verdict { PASS, THEN_DIE, HALF_THEN_DIE, HALF, FAIL };
 
@@ -174,7 +174,7 @@ static void past(enum verdict verdict)
     be_looked_at();
 }
 
-/* For calls that are none of libc's: what a program asks of a storage elsewhere. */
+/* For calls outside of libc: requests of a program to a remote storage. */
 int shim_meet(const char *call) { return folder[0] ? meet(call, FAR) : PASS; }
 void shim_past(int verdict) { if (folder[0]) past(verdict); }
 
@@ -216,7 +216,7 @@ static void freshen(int fd)
     if (spoiled && spoiled == inode(fd)) spoiled = 0;
 }
 
-/* A write of one byte cannot be halved: it is made whole, and a torn one then dies. */
+/* A write of one byte cannot be halved: it is completed, and a torn one then kills. */
 static size_t halved(size_t size) { return size > 1 ? size / 2 : size; }
 
 ssize_t write(int fd, const void *data, size_t size)
@@ -251,7 +251,7 @@ static void keep_names(int fd, FILE *out)
     if (dir) closedir(dir);
 }
 
-/* Reads through the caller's own descriptor: closing another one would drop SQLite's locks. */
+/* Read through the caller's descriptor: closing another one would drop SQLite's locks. */
 static void keep_content(int fd, FILE *out)
 {
     char page[65536];
@@ -263,7 +263,7 @@ static void keep_content(int fd, FILE *out)
         fd = open(page, O_RDONLY);
     }
     for (; (size = pread(fd, page, sizeof page, at)) > 0; at += size) fwrite(page, 1, size, out);
-    if (own == O_WRONLY) syscall(SYS_close, fd); /* not ours to count */
+    if (own == O_WRONLY) syscall(SYS_close, fd); /* not a call of the program */
 }
 
 static void keep(int fd)
@@ -273,15 +273,15 @@ static void keep(int fd)
     if (!stable[0] || fstat(fd, &seen) != 0) return;
     snprintf(path, sizeof path, "%s/%lu", stable, (unsigned long)seen.st_ino);
     FILE *out = fopen(path, "w");
-    if (!out) die(); /* a stable folder that cannot be written would call a good writer bad */
+    if (!out) die(); /* without the stable folder a correct writer would look wrong */
     if (S_ISDIR(seen.st_mode)) keep_names(fd, out);
     else keep_content(fd, out);
     fclose(out);
 }
 
-/* After a failed sync the kernel may call the pages clean, and the next sync succeeds without having
- * written them. So a file stays spoiled until it is written again; a folder's names lie in the file
- * system's own journal and are not lost that way. */
+/* After a failed sync the kernel may mark the pages clean, and the next sync succeeds without having
+ * written them. So a file stays spoiled until it is written again; a folder's names are in the file
+ * system's journal and are not lost that way. */
 static int sync_guard(const char *name, int fd, int (*real)(int))
 {
     if (!by_fd(fd)) return real(fd);
@@ -312,9 +312,9 @@ int fdatasync(int fd)
 
 /* ---- PostgreSQL on this machine: each message that is sent to it is a call ---- */
 
-/* How many messages go into one send() is chance: the library sends what it has when the socket
- * takes it. So a send is taken apart, and the kill falls between two messages. A flush does not
- * count: whether there is one is chance too, and it asks for nothing. */
+/* The number of messages in one send() varies: the library sends what it has when the socket is
+ * ready. So a send is split, and the kill falls between two messages. A flush does not count: it
+ * occurs at random, and requests nothing. */
 #define MOST_FDS 1024
 static struct { uint32_t left; int begun, counts; enum verdict verdict; } sent[MOST_FDS];
 
@@ -331,7 +331,7 @@ static uint32_t number(const unsigned char *at)
     return (uint32_t)at[0] << 24 | at[1] << 16 | at[2] << 8 | at[3];
 }
 
-/* The first message has no letter before its length, nor have questions that may come before it. */
+/* The first message has no letter before its length, nor do requests that may precede it. */
 static uint32_t length(int fd, const unsigned char *data)
 {
     if (sent[fd].begun) return 1 + number(data + 1);

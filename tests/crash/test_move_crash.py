@@ -81,8 +81,8 @@ def assert_survives(folder: Path, target: str, point: int) -> None:
         assert home.backups.move(target).state == "moved"
     except Refused:
         assert is_done
-    with reopened(home, target) as there:
-        assert_all_is_there(there, before)
+    with reopened(home, target) as moved:
+        assert_all_is_there(moved, before)
 
 
 @pytest.fixture

@@ -79,8 +79,8 @@ def test_the_installed_program_does_its_main_job(installed_programs: Path, tmp_p
 def test_the_installed_program_prints_its_version(installed_programs: Path, tmp_path: Path) -> None:
     import forestay
 
-    said = run(installed_programs / "forestay", "--version", cwd=tmp_path)
-    assert forestay.__version__ in said.stdout
+    printed = run(installed_programs / "forestay", "--version", cwd=tmp_path)
+    assert forestay.__version__ in printed.stdout
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])

@@ -1,16 +1,16 @@
 /* Inject a fault at the Nth call that changes something under one folder.
  *
-* Preloaded into a process, it replaces the calls of libc that change files. Nothing happens until
+ * Preloaded into a process, it replaces the calls of libc that change files. Nothing happens until
  * shim_arm() names a folder; from then on each call that touches the folder is counted, and call
  * number `at` has the fault: the process is killed before it, after it or in the middle of
  * a write, the call fails with EIO or ENOSPC (once, or from then on), or the write is short.
  *
-* It has two results for the harness. The report is in shared memory, so it outlives a killed
+ * It has two results for the harness. The report is in shared memory, so it outlives a killed
  * process: the kind of each call, and which call had the fault. The stable folder holds what a disk
  * would preserve if the power failed now: one file per inode, its content (or, for a folder,
  * its list of names) when it was last synced.
  *
-* Not covered: writes through mmap (SQLite's -shm, which is rebuilt anyway) and calls that libc makes
+ * Not covered: writes through mmap (SQLite's -shm, which is rebuilt anyway) and calls that libc makes
  * to itself, such as fopen's.
  */
 #define _GNU_SOURCE

@@ -1,8 +1,8 @@
-"""An essay against a simple oracle: any verbs, legal and not, with restarts between them.
+"""An essay against a simple oracle: any methods, allowed or not, with restarts between them.
 
 The oracle knows stages, sections and paragraphs in the words of document S3 and nothing of
-journals. After every move the session's own file must say the same, and be without an error by
-the rules of its format.
+journals. After every move the file of the session must agree, and be without an error by the
+rules of its format.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def outline(sections: int) -> str:
 
 
 class Oracle:
-    """What S3 says of an essay, with plain values."""
+    """The state of an essay by the rules of document S3, in plain values."""
 
     def __init__(self) -> None:
         self.status = "active"
@@ -151,7 +151,7 @@ class Essays(RuleBasedStateMachine):
         return self.stay.session("it")
 
     def attempt(self, allowed: bool, act: Callable[[], object]) -> bool:
-        """It must be refused exactly when the oracle says so, and then change nothing."""
+        """Call it; it must be refused exactly if the oracle forbids it, and then change nothing."""
         before = self.session.status().seq
         self.clock.sleep(1)
         try:
@@ -200,7 +200,7 @@ class Essays(RuleBasedStateMachine):
 
     @rule(steps=st.integers(1, 8))
     def go_forward(self, steps: int) -> None:
-        """Chance alone would seldom get far."""
+        """Take the next steps in order: chance alone would seldom get far."""
         for _ in range(steps):
             self._one_step()
             self.the_file_agrees()
@@ -403,11 +403,11 @@ class Essays(RuleBasedStateMachine):
         for stage, word in oracle.stages.items():
             assert doc["stages"][f"stage_{stage}"]["status"] == word
         self._sections_agree(doc["stages"])
-        told = [
+        reported = [
             {key: entry[key] for key in ("claim_text", "section", "reason", "resolved")}
             for entry in doc["deferred_verifications"]
         ]
-        assert told == [{k: v for k, v in c.items() if k != "result"} for c in oracle.claims]
+        assert reported == [{k: v for k, v in c.items() if k != "result"} for c in oracle.claims]
         stood = [claim["claim_text"] for claim in oracle.claims if claim["result"]]
         assert sorted(entry["claim_text"] for entry in doc["user_overrides"]) == sorted(stood)
         assert (doc["output"]["final_essay_file"] is not None) == oracle.output
@@ -447,6 +447,6 @@ class Essays(RuleBasedStateMachine):
 
 
 @pytest.mark.req("X3-2", "X3-3", "X3-4")
-def test_any_verbs_with_any_restarts_agree_with_the_oracle() -> None:
-    manner = settings(max_examples=12, stateful_step_count=30, deadline=None)
-    run_state_machine_as_test(Essays, settings=manner)
+def test_essay_agrees_with_the_oracle_after_any_methods_and_restarts() -> None:
+    options = settings(max_examples=12, stateful_step_count=30, deadline=None)
+    run_state_machine_as_test(Essays, settings=options)

@@ -1,4 +1,4 @@
-"""The verbs of an essay, through the library: gates, sections, claims, voice, the end."""
+"""The methods of an essay, through the library: gates, sections, claims, voice, the end."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def stay(tmp_path: Path, clock: FakeClock) -> Iterator[Forestay]:
 
 
 class Essay:
-    """An essay in its own folder, and ways to bring it somewhere."""
+    """An essay in a separate folder, with methods that bring it to a stage."""
 
     def __init__(self, session: Session) -> None:
         self.session = session
@@ -112,10 +112,10 @@ def seq(session: Session) -> int:
     return int(session.status().seq)
 
 
-def refused(session: Session, act: Callable[[], object], says: str) -> Refused:
-    """It is refused in these words, and nothing was recorded."""
+def refused(session: Session, act: Callable[[], object], expected_text: str) -> Refused:
+    """Require that a call is refused with this text and records nothing; return the error."""
     before = seq(session)
-    with pytest.raises(Refused, match=says) as caught:
+    with pytest.raises(Refused, match=expected_text) as caught:
         act()
     assert seq(session) == before
     return caught.value
@@ -143,12 +143,12 @@ def test_gates_are_known_in_any_spelling(text: str, gate: Gate) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "G6", "G1-Final", "G3-Section", "G1.2", "G3.1.2", "thesis"])
-def test_a_gate_that_is_none_is_refused_with_those_there_are(text: str) -> None:
+def test_unknown_gate_is_refused(text: str) -> None:
     with pytest.raises(InvalidInput):
         parse_gate(text)
 
 
-def test_a_gate_and_an_option_that_disagree_are_refused() -> None:
+def test_gate_that_contradicts_the_given_section_is_refused() -> None:
     with pytest.raises(InvalidInput, match="the gate names 2, the option 3"):
         parse_gate("G3.2", 3)
 
@@ -184,7 +184,7 @@ def test_a_missing_file_is_named_and_nothing_is_recorded(essay: Essay) -> None:
 
 
 @pytest.mark.req("X3-3")
-def test_an_approved_outline_makes_the_sections_and_begins_the_first(essay: Essay) -> None:
+def test_approved_outline_creates_the_sections_and_starts_the_first(essay: Essay) -> None:
     session = essay.at_sections()
     stages = essay.file["stages"]
     assert stages["stage_2"]["total_sections"] == stages["stage_3"]["total_sections"] == 2
@@ -198,21 +198,23 @@ def test_an_approved_outline_makes_the_sections_and_begins_the_first(essay: Essa
 
 
 @pytest.mark.parametrize(
-    ("text", "says"),
+    ("text", "expected_text"),
     [
         ("- **Sections**: 3\n### Section 1: A\n### Section 3: C\n", "lost section 2"),
         ("- **Sections**: 1\n### Section 1: A\n### Section 2: B\n", "section 2 too many"),
         ("no sections here\n", "names no sections"),
     ],
 )
-def test_an_outline_that_lost_a_section_is_refused(essay: Essay, text: str, says: str) -> None:
+def test_outline_with_inconsistent_sections_is_refused(
+    essay: Essay, text: str, expected_text: str
+) -> None:
     essay.write(fields.THESIS, THESIS)
     essay.session.essay.approve("G1")
     essay.write(fields.OUTLINE, text)
-    refused(essay.session, lambda: essay.session.essay.approve("G2"), says)
+    refused(essay.session, lambda: essay.session.essay.approve("G2"), expected_text)
 
 
-def test_sections_without_work_leave_with_the_outline_and_may_come_back(essay: Essay) -> None:
+def test_outline_drops_sections_without_work_and_they_can_be_added_again(essay: Essay) -> None:
     session = essay.session
     for number in (1, 2, 3):
         session.essay.sections.add(number, title=f"By hand {number}")
@@ -228,7 +230,7 @@ def test_sections_without_work_leave_with_the_outline_and_may_come_back(essay: E
     assert len(essay.file["stages"]["stage_4"]["sections"]) == 3
 
 
-def test_an_outline_never_drops_a_section_that_holds_work() -> None:
+def test_outline_never_drops_a_section_with_work() -> None:
     state = State()
     state.core.status, state.core.session = "active", "it"
     for stage, status in ((1, "done"), (2, "needs_review"), (3, "running"), (4, "pending")):
@@ -248,9 +250,7 @@ def test_an_outline_never_drops_a_section_that_holds_work() -> None:
 
 
 @pytest.mark.parametrize("first", ["map", "approval"])
-def test_a_section_is_completed_by_map_and_approval_whichever_comes_second(
-    essay: Essay, first: str
-) -> None:
+def test_section_is_completed_by_map_and_approval_in_any_order(essay: Essay, first: str) -> None:
     session = essay.at_sections()
     acts: list[Callable[[], Any]] = [
         lambda: session.essay.sections.done(1, map=fields.ARGUMENTS.format(1)),
@@ -281,7 +281,7 @@ def test_arguments_are_not_approved_as_a_whole_while_a_section_is_open(essay: Es
 
 
 @pytest.mark.req("X3-3")
-def test_finished_arguments_begin_the_first_paragraph(essay: Essay) -> None:
+def test_approved_arguments_start_the_first_paragraph(essay: Essay) -> None:
     essay.at_paragraphs()
     third, fourth = (essay.file["stages"][f"stage_{n}"] for n in (3, 4))
     assert third["birds_eye_approved"] is True and third["status"] == "completed"
@@ -324,7 +324,7 @@ def test_paragraphs_are_approved_in_their_order(essay: Essay) -> None:
     assert essay.file["stages"]["stage_4"]["current_section"] == 2
 
 
-def test_a_section_is_not_written_before_its_last_paragraph(essay: Essay) -> None:
+def test_section_is_not_approved_before_its_last_paragraph(essay: Essay) -> None:
     session = essay.at_paragraphs()
     refused(session, lambda: session.essay.approve("G4-Section", last=True), "not written yet")
     session.essay.paragraph_done(1)
@@ -374,7 +374,7 @@ def test_claims_are_deferred_resolved_and_overridden_with_their_counts(
 
 
 @pytest.mark.req("X3-6")
-def test_every_fact_check_status_settles_a_claim_or_asks_for_the_user(essay: Essay) -> None:
+def test_every_fact_check_status_settles_a_claim_or_needs_an_override(essay: Essay) -> None:
     session = essay.at_sections()
     for number, word in enumerate(vocabulary.FACT_CHECKS, 1):
         session.essay.claims.defer(word, reason="no_results")
@@ -410,7 +410,7 @@ def test_claims_that_do_not_exist_or_are_settled_are_refused(essay: Essay) -> No
 
 
 @pytest.mark.req("X3-9")
-def test_a_check_that_times_out_twice_leaves_its_claim_deferred_or_is_skipped(
+def test_claim_whose_check_timed_out_is_deferred_and_a_voice_check_skipped(
     essay: Essay,
 ) -> None:
     session = essay.at_paragraphs()
@@ -430,7 +430,7 @@ def test_a_check_that_times_out_twice_leaves_its_claim_deferred_or_is_skipped(
 
 
 @pytest.mark.req("X3-7")
-def test_every_voice_score_asks_for_an_action_of_its_own(essay: Essay) -> None:
+def test_every_voice_score_has_a_different_action(essay: Essay) -> None:
     session = essay.at_paragraphs()
     actions = [session.essay.voice(score).action for score in (1, 2, 3, 4, 5)]
     assert len(set(actions)) == 5 and all(actions)
@@ -439,7 +439,7 @@ def test_every_voice_score_asks_for_an_action_of_its_own(essay: Essay) -> None:
 
 
 @pytest.mark.req("X3-7")
-def test_calibration_is_asked_on_the_first_result_only(essay: Essay) -> None:
+def test_calibration_is_requested_only_after_the_first_voice_score(essay: Essay) -> None:
     session = essay.at_paragraphs()
     assert "forestay essay calibrate" in session.essay.voice(3).ask
     assert session.essay.voice(4).ask == ""
@@ -474,7 +474,7 @@ def test_ratings_out_of_range_are_refused(essay: Essay) -> None:
 
 
 @pytest.mark.req("X3-1", "X3-8")
-def test_pushback_is_chosen_at_the_start_and_changed_on_the_way(stay: Forestay) -> None:
+def test_pushback_is_chosen_at_the_start_and_can_be_changed_later(stay: Forestay) -> None:
     essay = Essay(
         stay.start("E", workflow="essay", formats=["essay"], pushback="minimal", id="other")
     )
@@ -490,7 +490,7 @@ def test_pushback_is_chosen_at_the_start_and_changed_on_the_way(stay: Forestay) 
 
 
 @pytest.mark.req("X3-2")
-def test_the_whole_is_not_approved_before_claims_and_overrides_are_settled(essay: Essay) -> None:
+def test_essay_is_not_approved_before_claims_and_overrides_are_settled(essay: Essay) -> None:
     session = essay.written()
     session.essay.claims.defer("It is slower", reason="timeout", section=1)
     session.essay.claims.defer("It is bigger", reason="timeout", section=1)
@@ -508,7 +508,7 @@ def test_the_whole_is_not_approved_before_claims_and_overrides_are_settled(essay
 
 
 @pytest.mark.req("X3-10")
-def test_the_end_is_summed_up(essay: Essay, clock: FakeClock) -> None:
+def test_approval_of_the_essay_returns_a_summary(essay: Essay, clock: FakeClock) -> None:
     session = essay.written()
     session.essay.claims.defer("It is slower", reason="timeout", section=1)
     session.essay.claims.resolve("c1", sources=["a book", "a paper"])
@@ -522,13 +522,13 @@ def test_the_end_is_summed_up(essay: Essay, clock: FakeClock) -> None:
     session.resume()
     clock.sleep(600)
     done = session.essay.approve("G5", confirm=True)
-    told = done.summary
-    assert told is not None
-    assert (told.words, told.target_words, told.sections) == (6, 900, 2)
-    assert (told.claims_verified, told.sources, told.voice) == (5, 2, 4.5)
-    assert (told.overrides, told.deferred, told.resolved) == (1, 2, 2)
+    reported = done.summary
+    assert reported is not None
+    assert (reported.words, reported.target_words, reported.sections) == (6, 900, 2)
+    assert (reported.claims_verified, reported.sources, reported.voice) == (5, 2, 4.5)
+    assert (reported.overrides, reported.deferred, reported.resolved) == (1, 2, 2)
     active = (state_of(session).core.ended_at - began) / 1000 - 7200
-    assert told.seconds == pytest.approx(active, abs=1)
+    assert reported.seconds == pytest.approx(active, abs=1)
     output = essay.file["output"]
     assert (output["total_word_count"], output["sources_verified"]) == (6, 2)
     assert output["voice_consistency_score"] == 4.5
@@ -537,8 +537,12 @@ def test_the_end_is_summed_up(essay: Essay, clock: FakeClock) -> None:
 def test_given_figures_override_counted_ones(essay: Essay) -> None:
     session = essay.written()
     session.essay.output(fields.FINAL, words=1000, sources=7, voice=3.5)
-    told = session.essay.approve("G5").summary
-    assert told is not None and (told.words, told.sources, told.voice) == (1000, 7, 3.5)
+    reported = session.essay.approve("G5").summary
+    assert reported is not None and (reported.words, reported.sources, reported.voice) == (
+        1000,
+        7,
+        3.5,
+    )
 
 
 def test_a_missing_final_essay_is_reported(essay: Essay) -> None:
@@ -552,7 +556,7 @@ def test_a_missing_final_essay_is_reported(essay: Essay) -> None:
 
 
 @pytest.mark.req("X3-2")
-def test_no_other_command_leads_past_a_gate(essay: Essay) -> None:
+def test_no_other_method_passes_a_gate(essay: Essay) -> None:
     session = essay.session
     refused(session, lambda: session.phases.done(1, {"approved": True}), "approved by the user")
     refused(session, lambda: session.tasks.done("stage-1"), "by passing its checkpoint")
@@ -569,7 +573,7 @@ def test_essay_methods_are_refused_without_an_essay_or_while_paused(stay: Forest
     refused(session, lambda: session.essay.pushback("light"), "does not allow that now")
 
 
-def test_a_session_that_begins_with_the_files_of_an_essay_is_one(stay: Forestay) -> None:
+def test_session_started_with_essay_files_is_an_essay(stay: Forestay) -> None:
     essay = Essay(stay.start("E", formats=["essay"], pushback="light"))
     assert essay.file["pushback_level"] == "light" and essay.file["current_stage"] == 1
     assert {s["status"] for s in essay.file["stages"].values()} == {"not_started"}
@@ -579,12 +583,12 @@ def test_a_session_that_begins_with_the_files_of_an_essay_is_one(stay: Forestay)
     assert essay.file["status"] == "completed"
 
 
-def test_every_essay_that_begins_with_its_files_is_one_of_its_own(stay: Forestay) -> None:
+def test_two_starts_with_essay_files_are_two_essays(stay: Forestay) -> None:
     first, second = (stay.start("E", formats=["essay"]) for _ in range(2))
     assert first.id != second.id and not second.was_open
 
 
-def test_stages_that_a_file_moves_are_those_of_an_essay(stay: Forestay) -> None:
+def test_stage_completed_in_the_file_is_completed_in_the_session(stay: Forestay) -> None:
     essay = Essay(stay.start("E", formats=["essay"]))
     doc = essay.file
     doc["stages"]["stage_1"]["status"] = "completed"
@@ -607,10 +611,10 @@ def test_paths_of_the_style_profile_and_samples_are_in_the_file(essay: Essay) ->
         assert essay.file[field] == f"/mine/{field}"
 
 
-# -- durable, once, together -------------------------------------------------------------------
+# -- one append, once per key -----------------------------------------------------------------
 
 
-def test_every_verb_is_one_append_and_one_with_its_key(
+def test_every_method_appends_once_and_not_again_with_the_same_key(
     essay: Essay, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     session = essay.session
@@ -657,7 +661,7 @@ def test_every_verb_is_one_append_and_one_with_its_key(
     assert seq(session) == used
 
 
-def test_two_processes_cannot_both_pass_a_gate_or_take_one_claim_id(
+def test_two_processes_cannot_both_pass_a_gate_or_use_one_claim_id(
     essay: Essay, clock: FakeClock, tmp_path: Path
 ) -> None:
     where = str(tmp_path / "project")
@@ -685,7 +689,7 @@ def test_stored_fields_have_the_names_of_the_format(essay: Essay) -> None:
     assert ours <= known and len(ours) > 15
 
 
-# -- logs and looking --------------------------------------------------------------------------
+# -- logs and reading -------------------------------------------------------------------------
 
 
 @pytest.mark.req("S3-14", "S3-39", "S3-78", "S3-82", "S3-84", "S3-85")
@@ -722,7 +726,7 @@ def test_a_log_holds_no_secret(essay: Essay) -> None:
 
 
 @pytest.mark.req("X3-8")
-def test_the_essay_so_far_is_the_latest_that_is_written(essay: Essay) -> None:
+def test_show_returns_the_text_of_the_latest_stage(essay: Essay) -> None:
     session = essay.session
     refused(session, lambda: session.essay.show(), "nothing of the essay is written yet")
     essay.write(fields.THESIS, THESIS)
@@ -732,7 +736,7 @@ def test_the_essay_so_far_is_the_latest_that_is_written(essay: Essay) -> None:
 
 
 def in_the_project(stay: Forestay, folder: Path) -> Session:
-    """An essay at its sections, whose files are in a folder of the project."""
+    """Return an essay with sections whose files are in a folder of the project."""
     folder.mkdir()
     session = stay.start("E", workflow="essay", target=folder.name, id="e")
     (folder / fields.THESIS).write_text(THESIS)
@@ -754,8 +758,8 @@ def test_an_essay_in_the_project_needs_no_separate_folder(stay: Forestay, tmp_pa
     assert sorted(path.name for path in folder.iterdir()) == [fields.THESIS, fields.OUTLINE]
     assert essays.discrepancies(stay.context, "e") == []
     (folder / fields.THESIS).unlink()
-    (told,) = essays.discrepancies(stay.context, "e")
-    assert fields.THESIS in told
+    (reported,) = essays.discrepancies(stay.context, "e")
+    assert fields.THESIS in reported
 
 
 @pytest.mark.req("S3-109", "S3-113", "S3-115", "S3-124")
@@ -763,8 +767,8 @@ def test_a_state_that_contradicts_its_files_is_reported_when_loaded(essay: Essay
     session = essay.at_sections()
     assert essays.discrepancies(session.context, session.id) == []
     (essay.folder / fields.OUTLINE).unlink()
-    (told,) = essays.discrepancies(session.context, session.id)
-    assert told == f"{fields.OUTLINE} does not exist in the session's folder"
+    (reported,) = essays.discrepancies(session.context, session.id)
+    assert reported == f"{fields.OUTLINE} does not exist in the session's folder"
 
 
 def test_an_adopted_essay_continues_with_the_same_methods(essay: Essay, tmp_path: Path) -> None:
@@ -773,7 +777,7 @@ def test_an_adopted_essay_continues_with_the_same_methods(essay: Essay, tmp_path
     with forestay.open(str(tmp_path / "elsewhere"), cwd=str(tmp_path / "project")) as other:
         (taken,) = other.files.adopt(str(essay.folder))
         session = other.session(taken.session)
-        session.resume()  # by the clock there nobody worked on it for long
+        session.resume()  # by the real clock it was idle for years
         session.essay.sections.done(1)
         session.essay.approve("G3.1")
         assert [one.arguments for one in session.essay.sections.list()] == ["done", "running"]
@@ -816,7 +820,7 @@ def test_a_major_revisit_restarts_the_essay_and_loses_nothing(essay: Essay, stay
 
 
 @pytest.mark.req("X3-8")
-def test_after_a_minor_revisit_everything_is_approved_once_more(essay: Essay) -> None:
+def test_everything_is_approved_again_after_a_minor_revisit(essay: Essay) -> None:
     session = essay.written()
     essay.write(fields.THESIS, THESIS.replace("a choice", "our choice"))
     session.revisit.apply("stage-1", impact="minor", because="reworded")
@@ -857,7 +861,7 @@ def finished(essay: Essay) -> Session:
     return session
 
 
-def test_after_a_minor_revisit_every_word_on_what_is_next_can_be_followed_to_the_end(
+def test_next_steps_after_a_minor_revisit_lead_to_the_end(
     essay: Essay,
 ) -> None:
     session = finished(essay)
@@ -898,7 +902,7 @@ def test_undoing_a_revisit_completes_a_finished_essay_again(essay: Essay) -> Non
     )
 
 
-def test_a_log_line_that_a_dead_process_owed_is_written_by_the_next(
+def test_log_line_left_by_a_dead_process_is_written_by_the_next(
     essay: Essay, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     session = essay.at_sections()
@@ -927,14 +931,14 @@ def test_a_late_line_recreates_a_deleted_log(essay: Essay, monkeypatch: pytest.M
     assert [line[-8:] for line in lines] == ["It rains", "It snows"]
 
 
-def test_a_repeated_verb_owes_no_second_line(essay: Essay) -> None:
+def test_repeated_method_writes_no_second_log_line(essay: Essay) -> None:
     session = essay.at_sections()
     for _ in range(2):
         session.essay.claims.defer("It rains", reason="timeout", key="once")
     assert (essay.folder / essay_steps.FACTS).read_text().count("It rains") == 1
 
 
-def test_before_there_are_sections_the_gate_that_makes_them_is_named(essay: Essay) -> None:
+def test_refusal_without_a_current_section_names_the_next_step(essay: Essay) -> None:
     session = essay.session
     for act in (lambda: session.essay.paragraph_done(1), lambda: session.essay.sections.done(1)):
         assert refused(session, act, "section").legal == ["essay approve G1"]
@@ -948,7 +952,7 @@ def test_before_there_are_sections_the_gate_that_makes_them_is_named(essay: Essa
     assert found.legal == ["essay section start 1 --stage 4"]
 
 
-def test_the_gate_of_a_stage_offers_what_an_essay_is_moved_by(essay: Essay) -> None:
+def test_gate_of_a_stage_suggests_the_commands_of_an_essay(essay: Essay) -> None:
     session = essay.session
     assert session.phases.gate(1).judgment.next_steps == ["forestay essay approve G1"]
     essay.at_sections()
@@ -957,7 +961,7 @@ def test_the_gate_of_a_stage_offers_what_an_essay_is_moved_by(essay: Essay) -> N
     assert session.phases.gate(3).judgment.next_steps == [f"forestay {owed}"]
 
 
-def test_an_outline_with_more_sections_than_can_be_is_refused_and_none_is_dropped(
+def test_outline_with_a_section_number_above_the_limit_is_refused(
     essay: Essay,
 ) -> None:
     essay.write(fields.THESIS, THESIS)
@@ -986,7 +990,7 @@ def test_work_in_a_section_removed_from_the_outline_can_be_set_aside_by_the_sugg
 
 
 def edited(essay: Essay, clock: FakeClock, change: Callable[[dict[str, Any]], object]) -> None:
-    """Another program changes the file, and the next command finds that."""
+    """Change the file like another program, and absorb the edit."""
     path = essay.folder / fields.STATE
     value = essay.file
     change(value)
@@ -1005,7 +1009,7 @@ def faults(essay: Essay) -> list[str]:
 
 
 @pytest.mark.req("S3-10", "S3-25", "S3-114")
-def test_a_section_that_another_program_begins_does_not_move_the_stage(
+def test_section_that_another_program_starts_does_not_move_the_stage(
     essay: Essay, clock: FakeClock
 ) -> None:
     essay.write(fields.THESIS, THESIS)
@@ -1036,8 +1040,8 @@ def test_the_name_of_the_stage_follows_a_number_that_another_program_wrote(
 def test_an_invalid_value_is_reported_and_removed(
     essay: Essay, clock: FakeClock, path: str, value: object
 ) -> None:
-    said: list[str] = []
-    essay.session.context.on_notice = said.append
+    notices: list[str] = []
+    essay.session.context.on_notice = notices.append
     essay.at_sections()
     above, _, key = path.rpartition(".")
     edited(
@@ -1045,12 +1049,12 @@ def test_an_invalid_value_is_reported_and_removed(
         clock,
         lambda doc: fields.value_at(doc, above).update({key: value}),
     )
-    assert f"{path} was given an invalid value" in said[-1] and faults(essay) == []
+    assert f"{path} was given an invalid value" in notices[-1] and faults(essay) == []
 
 
 @pytest.mark.req("S3-94")
 @pytest.mark.parametrize("key", ["output", "voice_calibration", "revision_history"])
-def test_a_file_that_ends_before_a_key_of_the_template_is_damaged_and_comes_back_whole(
+def test_file_that_ends_before_a_template_key_is_damaged_and_repaired(
     stay: Forestay, essay: Essay, clock: FakeClock, key: str
 ) -> None:
     essay.at_sections()
@@ -1068,8 +1072,8 @@ def test_a_file_that_ends_before_a_key_of_the_template_is_damaged_and_comes_back
 def test_a_removed_template_key_is_restored_and_reported(
     essay: Essay, clock: FakeClock, path: str
 ) -> None:
-    said: list[str] = []
-    essay.session.context.on_notice = said.append
+    notices: list[str] = []
+    essay.session.context.on_notice = notices.append
     essay.at_sections()
     clock.jump(2000)
     essay.session.note("later")
@@ -1080,20 +1084,20 @@ def test_a_removed_template_key_is_restored_and_reported(
         fields.value_at(doc, above).pop(key)
         others = dict(doc)
         doc.clear()
-        doc.update({"theirs": 1, **others})  # else one without its last key breaks off
+        doc.update({"theirs": 1, **others})  # otherwise a file without its last key counts as torn
 
     edited(essay, clock, take_out)
     assert faults(essay) == []
-    assert f"{path} was removed" in said[-1]
+    assert f"{path} was removed" in notices[-1]
     assert list(essay.file) == ["theirs", *before]
     assert (
         fields.value_at(essay.file, path) == fields.value_at(before, path)
         or path == "last_activity"
     )
-    count = len(said)
+    count = len(notices)
     clock.jump(2000)
     essay.session.note("going on")
-    assert len(said) == count
+    assert len(notices) == count
 
 
 @pytest.mark.parametrize(
@@ -1119,8 +1123,8 @@ def test_a_removed_template_key_is_restored_and_reported(
 def test_a_meaningless_value_is_corrected_and_reported(
     essay: Essay, clock: FakeClock, path: str, value: object
 ) -> None:
-    said: list[str] = []
-    essay.session.context.on_notice = said.append
+    notices: list[str] = []
+    essay.session.context.on_notice = notices.append
     essay.at_sections()
     above, _, key = path.rpartition(".")
     edited(
@@ -1129,10 +1133,10 @@ def test_a_meaningless_value_is_corrected_and_reported(
         lambda doc: fields.value_at(doc, above).update({key: value}),
     )
     assert faults(essay) == []
-    assert f"not recorded: {path}" in said[-1]
+    assert f"not recorded: {path}" in notices[-1]
 
 
-def test_a_key_that_no_document_wants_stays_out(essay: Essay, clock: FakeClock) -> None:
+def test_removed_unknown_key_is_not_restored(essay: Essay, clock: FakeClock) -> None:
     edited(essay, clock, lambda doc: doc.update(mood="calm"))
     edited(essay, clock, lambda doc: doc.pop("mood"))
     assert "mood" not in essay.file
@@ -1147,7 +1151,7 @@ def test_gaps_in_an_unchanged_file_stay(essay: Essay) -> None:
 
 
 def foreign(folder: Path, stage: int) -> None:
-    """An essay as its document has it: stage 4 has no sections before somebody writes them."""
+    """Write an essay like another program: stage 4 has no sections before they are written."""
     doc = fields.blank()
     doc.update(pipeline_id=f"essay-{derive_uuid('it')}", started_at=AT, last_activity=AT)
     doc.update(session_dir=str(folder), current_stage=stage)
@@ -1179,7 +1183,7 @@ AT = "2023-11-14T20:00:00Z"
 
 @pytest.mark.req("S3-40", "S3-126", "X3-3")
 @pytest.mark.parametrize("stage", [3, 4])
-def test_an_essay_that_another_program_began_is_written_to_its_end(
+def test_essay_of_another_program_can_be_completed(
     stay: Forestay, tmp_path: Path, stage: int
 ) -> None:
     foreign(tmp_path / "essay", stage)
@@ -1204,7 +1208,9 @@ def test_an_essay_that_another_program_began_is_written_to_its_end(
 
 
 @pytest.mark.req("S3-36", "S3-37", "S3-126")
-def test_where_another_program_stands_stays_in_its_file(stay: Forestay, tmp_path: Path) -> None:
+def test_current_section_of_another_program_stays_in_its_file(
+    stay: Forestay, tmp_path: Path
+) -> None:
     foreign(tmp_path / "essay", 4)
     (adopted,) = stay.files.adopt(str(tmp_path / "essay"))
     session = stay.use(adopted.session)
@@ -1273,7 +1279,7 @@ def test_the_same_words_claimed_in_two_places_are_two_claims(
     assert [claim.is_open for claim in session.essay.claims.list()] == [True, False]
 
 
-def test_of_two_claims_of_ours_with_the_same_words_the_right_one_is_resolved(
+def test_right_one_of_two_own_claims_with_the_same_words_is_resolved(
     essay: Essay, clock: FakeClock
 ) -> None:
     session = essay.at_sections()
@@ -1284,7 +1290,7 @@ def test_of_two_claims_of_ours_with_the_same_words_the_right_one_is_resolved(
     assert [one["resolved"] for one in essay.file["deferred_verifications"]] == [True, False]
 
 
-def test_a_section_that_a_file_has_in_stage_4_alone_is_argued_before_it_is_written(
+def test_section_found_only_in_stage_4_is_argued_before_it_is_written(
     essay: Essay,
 ) -> None:
     session = essay.at_sections()

@@ -1,4 +1,4 @@
-"""Sessions that nobody works on: paused as of when they were, and never deleted."""
+"""Inactive sessions: paused as of the moment of the limit, and never deleted."""
 
 from __future__ import annotations
 
@@ -37,12 +37,12 @@ def stay(tmp_path: Path, clock: FakeClock) -> Iterator[Forestay]:
 
 def opened(tmp_path: Path, clock: FakeClock, **settings: Any) -> Forestay:
     given = config.load(str(tmp_path / "home"), trust_env=False, overrides=settings)
-    # As a command does it: one that stays would hold the session, and that is no inactivity.
+    # One-shot, like a command: a longer process would hold the session, which is activity.
     return Forestay(given, cwd=str(tmp_path), clock=clock, one_shot=True)
 
 
 def later(stay: Forestay, session: Session, ms: int) -> Session:
-    """The session as the next command meets it, so much later."""
+    """Return the session as a command sees it after this time."""
     assert isinstance(stay.context.clock, FakeClock)
     stay.context.clock.jump(ms)
     stay.context.follower(Inactivity)._check_again.clear()
@@ -64,7 +64,7 @@ def planned(stay: Forestay, **hours: float) -> Session:
 
 
 @pytest.mark.req("S3-127")
-def test_an_essay_left_for_a_day_is_paused_as_of_then(stay: Forestay) -> None:
+def test_essay_idle_for_a_day_is_paused_as_of_the_limit(stay: Forestay) -> None:
     session = essay(stay)
     left = stay.context.clock.now()
     session = later(stay, session, 30 * HOUR)
@@ -79,17 +79,17 @@ def test_an_essay_left_for_a_day_is_paused_as_of_then(stay: Forestay) -> None:
 
 
 def test_a_resume_records_the_pause_by_inactivity_first(stay: Forestay) -> None:
-    said: list[str] = []
-    stay.context.on_notice = said.append
+    notices: list[str] = []
+    stay.context.on_notice = notices.append
     session = later(stay, essay(stay), 25 * HOUR)
     session.resume()
     kinds = [line.event.kind for line in session.log()]
     assert kinds[-2:] == ["session.paused", "session.resumed"]
-    assert said == [f"session {session.id} was paused: no activity for 24 hours"]
+    assert notices == [f"session {session.id} was paused: no activity for 24 hours"]
 
 
 @pytest.mark.parametrize("ms", [0, HOUR, DAY - 1])
-def test_before_that_nothing_happens(stay: Forestay, ms: int) -> None:
+def test_essay_idle_for_less_than_a_day_stays_active(stay: Forestay, ms: int) -> None:
     session = later(stay, essay(stay), ms)
     session.note("still here")
     assert session.status().status == "active"
@@ -103,7 +103,7 @@ def test_reading_an_inactive_session_records_nothing(stay: Forestay) -> None:
 
 
 @pytest.mark.req("S3-128")
-def test_after_a_week_the_choices_are_offered_and_nothing_is_deleted(stay: Forestay) -> None:
+def test_choices_are_offered_after_a_week_and_nothing_is_deleted(stay: Forestay) -> None:
     session = later(stay, essay(stay), 8 * DAY)
     found = session.lifecycle.inactivity()
     assert found.word == "abandoned" and found.idle_ms == 8 * DAY
@@ -127,7 +127,7 @@ def test_other_sessions_expire_only_by_a_setting(tmp_path: Path, clock: FakeCloc
         assert state_of(stay.session(session.id)).core.pause_context == "no activity for 2 hours"
 
 
-def test_a_workflow_has_limits_of_its_own(tmp_path: Path, clock: FakeClock) -> None:
+def test_limits_of_a_workflow_override_the_settings(tmp_path: Path, clock: FakeClock) -> None:
     with opened(tmp_path, clock, pause_hours=1) as stay:
         session = later(stay, planned(stay, pause_hours=48.0, abandon_hours=96.0), 40 * HOUR)
         assert session.lifecycle.inactivity().word == "active"
@@ -137,7 +137,7 @@ def test_a_workflow_has_limits_of_its_own(tmp_path: Path, clock: FakeClock) -> N
         assert never.lifecycle.inactivity().word == "active"
 
 
-def test_a_session_that_someone_works_on_is_not_idle(stay: Forestay) -> None:
+def test_session_held_by_a_live_process_is_not_idle(stay: Forestay) -> None:
     import os
 
     session = essay(stay)
@@ -147,7 +147,9 @@ def test_a_session_that_someone_works_on_is_not_idle(stay: Forestay) -> None:
 
 
 @pytest.mark.parametrize("verb", ["pause", "complete", "lifecycle.abandon"])
-def test_an_explicit_end_is_not_preceded_by_a_pause(stay: Forestay, verb: str) -> None:
+def test_explicit_pause_or_end_is_not_preceded_by_a_pause_for_inactivity(
+    stay: Forestay, verb: str
+) -> None:
     session = later(stay, essay(stay), 30 * HOUR)
     attrgetter(verb)(session)()
     assert "inactivity" not in state_of(session).core.pause_reason
@@ -159,7 +161,7 @@ def test_a_finished_session_does_not_expire(stay: Forestay) -> None:
     assert later(stay, session, 99 * DAY).lifecycle.inactivity().word == "active"
 
 
-def test_the_home_is_as_whole_as_before(stay: Forestay) -> None:
+def test_session_is_sound_after_a_pause_for_inactivity(stay: Forestay) -> None:
     session = later(stay, essay(stay), 30 * HOUR)
     session.note("back")
     assert session.verify().ok

@@ -1,4 +1,4 @@
-"""Patterns of inputs: what they name, what is left out, and which changes show."""
+"""Patterns of inputs: which files they match, what is left out, and which changes are found."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ CASES = {
 
 @pytest.fixture(params=["plain", "git"])
 def root(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
-    """A project with and without git; both must be looked at alike."""
+    """Return a project with or without git; the same files must be found in both."""
     folder = tmp_path / "project"
     folder.mkdir()
     for name in NAMES.split():
@@ -69,16 +69,16 @@ def manifest(root: Path, *globs: str, **how: Any) -> input_digests.Manifest:
 
 
 @pytest.mark.parametrize("glob", CASES)
-def test_a_pattern_names(root: Path, glob: str) -> None:
+def test_pattern_matches_these_files(root: Path, glob: str) -> None:
     assert found(root, glob) == sorted(CASES[glob].split())
 
 
-def test_several_patterns_name_what_each_of_them_does(root: Path) -> None:
+def test_several_patterns_match_the_files_of_each(root: Path) -> None:
     assert found(root, "*.txt", "docs/**") == ["b.txt", "docs/i.md"]
 
 
 @pytest.mark.parametrize("glob", ["../x", "/etc/**", "src/../../x", "", "a\nb", "x" * 600])
-def test_a_pattern_that_leads_out_is_refused(glob: str) -> None:
+def test_invalid_pattern_or_one_outside_the_project_is_refused(glob: str) -> None:
     with pytest.raises(InvalidInput, match="the inputs cannot be"):
         input_digests.checked([glob])
 
@@ -90,14 +90,14 @@ def test_own_folders_and_caches_are_left_out(root: Path) -> None:
     assert found(root, "**") == before
 
 
-def test_a_folder_that_calls_itself_a_cache_is_left_out(tmp_path: Path) -> None:
+def test_folder_with_a_cache_tag_is_left_out(tmp_path: Path) -> None:
     put(tmp_path, ".ruff_cache/CACHEDIR.TAG")
     put(tmp_path, ".ruff_cache/x")
     put(tmp_path, "y")
     assert found(tmp_path, "**") == ["y"]
 
 
-def test_what_git_ignores_is_left_out(tmp_path: Path) -> None:
+def test_files_ignored_by_git_are_left_out(tmp_path: Path) -> None:
     subprocess.run(["git", "init", "-q"], cwd=tmp_path, check=True)
     put(tmp_path, ".gitignore", "build/\n")
     put(tmp_path, "build/out")
@@ -105,7 +105,7 @@ def test_what_git_ignores_is_left_out(tmp_path: Path) -> None:
     assert found(tmp_path, "**") == [".gitignore", "kept"]
 
 
-def test_no_link_leads_out_of_the_project(root: Path, tmp_path: Path) -> None:
+def test_links_out_of_the_project_are_not_followed(root: Path, tmp_path: Path) -> None:
     secret = put(tmp_path, "outside/secret", "one")
     (root / "out").symlink_to(secret)
     (root / "folder").symlink_to(secret.parent)
@@ -115,7 +115,7 @@ def test_no_link_leads_out_of_the_project(root: Path, tmp_path: Path) -> None:
     assert manifest(root, "out", "folder", "folder/secret").files == before
 
 
-def test_a_link_to_a_file_of_the_project_is_as_good_as_the_file(root: Path) -> None:
+def test_change_behind_a_link_inside_the_project_is_found(root: Path) -> None:
     (root / "link").symlink_to("b.txt")
     before = manifest(root, "link")
     put(root, "b.txt", "other")
@@ -124,7 +124,7 @@ def test_a_link_to_a_file_of_the_project_is_as_good_as_the_file(root: Path) -> N
     ]
 
 
-def test_every_kind_of_change_shows(root: Path) -> None:
+def test_every_kind_of_change_is_found(root: Path) -> None:
     before = manifest(root, "src/**").files
     put(root, "src/new.py")
     (root / "src/d.c").unlink()
@@ -143,11 +143,11 @@ def test_a_file_with_an_unchanged_stamp_is_not_read_again(root: Path) -> None:
     later = int(time.time() * 1000) + 10_000
     first = manifest(root, "src/**", now=lambda: later)
     assert set(first.seen) == set(first.files)
-    told = {path: (stamp, "0" * 64) for path, (stamp, _) in first.seen.items()}
-    assert set(manifest(root, "src/**", seen=lambda paths: told).files.values()) == {"0" * 64}
+    known = {path: (stamp, "0" * 64) for path, (stamp, _) in first.seen.items()}
+    assert set(manifest(root, "src/**", seen=lambda paths: known).files.values()) == {"0" * 64}
 
 
-def test_what_is_no_file_is_left_out(root: Path) -> None:
+def test_pipe_is_left_out(root: Path) -> None:
     os.mkfifo(root / "src/pipe")
     assert "src/pipe" not in manifest(root, "src/**").files
 
@@ -166,7 +166,9 @@ def test_too_many_files_are_refused(root: Path, monkeypatch: pytest.MonkeyPatch)
         manifest(root, "src/**")
 
 
-def test_too_much_to_read_is_refused(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_inputs_with_too_many_bytes_are_refused(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(input_digests, "MAX_BYTES", 2)
     with pytest.raises(InvalidInput, match="too large"):
         manifest(root, "src/**")
@@ -178,22 +180,22 @@ def test_a_stored_manifest_parses_to_the_same_digests(root: Path) -> None:
     assert input_digests.parse(b"[1]") == input_digests.parse(b"{") == {}
 
 
-def test_many_stars_cost_no_time() -> None:
+def test_patterns_with_many_stars_are_matched_quickly() -> None:
     began = time.monotonic()
     assert not input_digests.matcher(["*a" * 60 + "b"])("a" * 250)
     assert not input_digests.matcher(["**/a/" * 90 + "b"])("a/" * 200 + "c")
     assert time.monotonic() - began < 60
 
 
-def _means(glob: list[str], path: list[str]) -> bool:
-    """What a pattern of `**`, `*` and names means, said as simply as possible."""
+def _matches(glob: list[str], path: list[str]) -> bool:
+    """Return whether a pattern of `**`, `*` and names matches, in the simplest way."""
     if not glob:
         return True
     if glob[0] == "**":
         rest = glob[1:]
-        below = bool(path) if not rest else _means(rest, path)
-        return below or (bool(path) and _means(glob, path[1:]))
-    return bool(path) and glob[0] in ("*", path[0]) and _means(glob[1:], path[1:])
+        below = bool(path) if not rest else _matches(rest, path)
+        return below or (bool(path) and _matches(glob, path[1:]))
+    return bool(path) and glob[0] in ("*", path[0]) and _matches(glob[1:], path[1:])
 
 
 def test_patterns_match_like_the_reference_for_any_combination_of_parts() -> None:
@@ -203,4 +205,4 @@ def test_patterns_match_like_the_reference_for_any_combination_of_parts() -> Non
             matches = input_digests.matcher(["/".join(glob)])
             for path in paths:
                 found = bool(matches("/".join(path)))
-                assert found == _means(list(glob), path), (glob, path)
+                assert found == _matches(list(glob), path), (glob, path)

@@ -1,8 +1,8 @@
 """Phases against a simple oracle: any sequence of moves, with restarts of the process between them.
 
 The oracle knows the rules in the words of document S1 and nothing of journals. After every move
-the session is asked as a user would, through what `status --json` says, and must agree: where it
-is, what is completed, what each checkpoint says, and how long each phase was worked on.
+the status, as `status --json` prints it, must agree: where the session
+is, what is completed, the verdict of each checkpoint, and how long each phase was worked on.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def workflow(base: int, total: int | None) -> Workflow:
 
 
 class Oracle:
-    """What S1 says of a session, with plain values."""
+    """The state of a session by the rules of document S1, in plain values."""
 
     def __init__(self, base: int, total: int | None) -> None:
         self.base, self.total, self.current = base, total, base
@@ -88,7 +88,7 @@ class Oracle:
         self.spent = {n: ms for n, ms in self.spent.items() if n < number} | {number: 0}
 
     def may_have(self, total: int) -> bool:
-        # The next one begins as soon as one has passed, which may have been the last.
+        # The next phase starts as soon as one has passed, which may have been the last.
         only_begun = self.current - 1 in self.done and self.current not in self.verdicts
         last = self.base + total - 1
         if self.status == "completed" or (self.status == "paused" and last < self.current):
@@ -123,7 +123,7 @@ class Phases(RuleBasedStateMachine):
         (project / "parts.yaml").write_bytes(write(workflow(base, total)))
         self.stay = self.opened()
         self.id = self.stay.start("go through it", workflow="./parts.yaml", id="it").id
-        # What is written in the file later is of no concern to a session that runs.
+        # A running session does not need the file.
         (project / "parts.yaml").unlink()
         self.oracle = Oracle(base, total)
 
@@ -137,7 +137,7 @@ class Phases(RuleBasedStateMachine):
         return self.stay.session(self.id)
 
     def attempt(self, allowed: bool, act: Any) -> bool:
-        """Do it; it must be refused exactly when the oracle says so, and then change nothing."""
+        """Call it; it must be refused exactly if the oracle forbids it, and then change nothing."""
         before = self.session.status().seq
         try:
             act()
@@ -166,8 +166,8 @@ class Phases(RuleBasedStateMachine):
         why = "because" if override else ""
 
         def act() -> None:
-            told = self.session.phases.done(number, {"ok": ok}, override=override, because=why)
-            assert told.passed == (ok or override)
+            reported = self.session.phases.done(number, {"ok": ok}, override=override, because=why)
+            assert reported.passed == (ok or override)
 
         if self.attempt(number >= 0 and oracle.may_judge(number), act):
             word = "passed" if ok else "overridden" if override else "failed"
@@ -177,8 +177,8 @@ class Phases(RuleBasedStateMachine):
     def complete_the_wrong_one(self, off: int) -> None:
         number = self.oracle.current + off
         if off and number >= 0:
-            told = f"Cannot complete phase {number}, current phase is {self.oracle.current}"
-            with pytest.raises(Refused, match=told):
+            reported = f"Cannot complete phase {number}, current phase is {self.oracle.current}"
+            with pytest.raises(Refused, match=reported):
                 self.session.phases.done(number, {"ok": True})
 
     @rule(off=NEAR)
@@ -243,8 +243,8 @@ class Phases(RuleBasedStateMachine):
         assert phase["starting"] == oracle.base
         assert phase["completed"] == sorted(oracle.done)
         words = {oracle.current: "pending", **oracle.verdicts}
-        told = {int(n): word for n, word in phase["checkpoints"].items()}
-        assert {n: w for n, w in told.items() if w != "pending" or n in words} == words
+        reported = {int(n): word for n, word in phase["checkpoints"].items()}
+        assert {n: w for n, w in reported.items() if w != "pending" or n in words} == words
         # Never a number that no phase has, not even when all is done.
         assert oracle.base <= phase["current"] <= (oracle.last or phase["current"])
         self._times_agree(timing)
@@ -275,6 +275,6 @@ class Phases(RuleBasedStateMachine):
 
 
 @pytest.mark.req("S1-2", "S1-5", "S1-9", "S1-17", "S1-20", "S1-21")
-def test_any_moves_with_any_restarts_agree_with_the_oracle() -> None:
-    manner = settings(max_examples=15, stateful_step_count=30, deadline=None)
-    run_state_machine_as_test(Phases, settings=manner)
+def test_phases_agree_with_the_oracle_after_any_moves_and_restarts() -> None:
+    options = settings(max_examples=15, stateful_step_count=30, deadline=None)
+    run_state_machine_as_test(Phases, settings=options)

@@ -1,4 +1,4 @@
-"""Phases through the library: judged, recorded, kept, timed, and shown to the next reader."""
+"""Phases through the library: judged, recorded, stored, timed, and displayed."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def spec_execution(**gates: Gate) -> Workflow:
 
 
 class Place:
-    """A project with a clock that only moves when told, and a definition in a file."""
+    """A project with a clock that moves only on request, and a definition in a file."""
 
     def __init__(self, folder: Path, made: Workflow) -> None:
         self.folder, self.clock = folder, FakeClock(START_MS)
@@ -68,7 +68,7 @@ class Place:
         self.clock.sleep(minutes * MINUTE)
 
     def again(self, session: Session) -> Session:
-        """The session as a process sees it that knows nothing yet."""
+        """Return the session as a new process sees it."""
         self.stay.close()
         self.stay = self.opened()
         return self.stay.session(session.id)
@@ -96,7 +96,7 @@ def through(session: Session, place: Place, *minutes: float) -> None:
 
 
 @pytest.mark.req("S1-18", "S1-4")
-def test_a_start_with_a_workflow_is_one_batch_with_the_plan_and_its_phases(place: Place) -> None:
+def test_start_with_a_workflow_records_the_plan_and_its_phases(place: Place) -> None:
     session = place.start(target="specs/login.md")
     found = kinds(session)
     assert found[:2] == ["session.started", "plan.set"]
@@ -111,7 +111,7 @@ def test_a_start_with_a_workflow_is_one_batch_with_the_plan_and_its_phases(place
 
 
 @pytest.mark.req("S1-19")
-def test_a_definition_that_changes_or_vanishes_changes_no_running_session(place: Place) -> None:
+def test_changed_or_deleted_definition_does_not_affect_a_running_session(place: Place) -> None:
     session = place.start()
     place.file.write_bytes(write(Workflow(name="spec_execution_v1", total=1, base=0)))
     through(session, place, 1, 1)
@@ -124,7 +124,7 @@ def test_a_definition_that_changes_or_vanishes_changes_no_running_session(place:
     assert session.status().status == "completed"
 
 
-def test_the_plan_travels_with_the_session(place: Place, tmp_path: Path) -> None:
+def test_exported_session_includes_its_plan_and_evidence(place: Place, tmp_path: Path) -> None:
     session = place.start()
     session.phases.done(0, {"log": "x" * 20_000, "short": 1})
     session.export(str(tmp_path / "it.fspack"))
@@ -140,7 +140,7 @@ def test_the_plan_travels_with_the_session(place: Place, tmp_path: Path) -> None
     other.close()
 
 
-def test_a_plan_without_content_is_reported_and_judges_nothing(
+def test_plan_without_content_is_reported_and_no_phase_is_judged(
     place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     session = place.start()
@@ -190,7 +190,7 @@ with forestay.open(home, cwd=project, trust_env=False) as stay:
 
 
 @pytest.mark.req("X1-7")
-def test_processes_that_start_the_same_at_once_get_one_session(
+def test_processes_that_start_the_same_workflow_at_once_get_one_session(
     place: Place, tmp_path: Path
 ) -> None:
     gun = tmp_path / "gun"
@@ -198,10 +198,12 @@ def test_processes_that_start_the_same_at_once_get_one_session(
     runs = [subprocess.Popen(words, stdout=subprocess.PIPE, text=True) for _ in range(4)]
     assert all(run.stdout and run.stdout.readline() == "ready\n" for run in runs)
     gun.touch()
-    told = [line.split() for run in runs for line in run.communicate(timeout=60)[0].splitlines()]
-    assert len(told) == 32
+    reported = [
+        line.split() for run in runs for line in run.communicate(timeout=60)[0].splitlines()
+    ]
+    assert len(reported) == 32
     for target in range(8):
-        mine = [(id, taken) for number, id, taken in told if number == str(target)]
+        mine = [(id, taken) for number, id, taken in reported if number == str(target)]
         assert len({id for id, _ in mine}) == 1
         assert sorted(taken for _, taken in mine) == ["False", "True", "True", "True"]
 
@@ -230,7 +232,7 @@ def test_a_target_without_a_workflow_is_refused(place: Place) -> None:
 # -- judged ------------------------------------------------------------------------------------
 
 
-def test_a_passed_phase_and_the_start_of_the_next_are_one_batch(place: Place) -> None:
+def test_passed_phase_and_the_start_of_the_next_are_recorded_together(place: Place) -> None:
     session = place.start()
     outcome = session.phases.done(0, {"files": 3})
     assert outcome.passed and not outcome.complete
@@ -253,14 +255,14 @@ def test_the_last_phase_completes_the_session_and_stays_the_current_one(place: P
 
 
 @pytest.mark.req("X1-9")
-def test_a_refusal_by_the_gate_is_recorded_as_an_attempt_and_answered(place: Place) -> None:
+def test_refusal_by_the_gate_is_recorded_as_an_attempt_and_explained(place: Place) -> None:
     session = place.start()
     through(session, place, 1, 1)
     outcome = session.phases.done(2, {"coverage": 65})
     assert not outcome.passed and kinds(session)[-1] == "checkpoint.failed"
     assert outcome.judgment is not None
-    told = outcome.judgment.as_values()
-    assert set(told) == {
+    reported = outcome.judgment.as_values()
+    assert set(reported) == {
         "checkpoint_passed",
         "errors",
         "warnings",
@@ -268,9 +270,9 @@ def test_a_refusal_by_the_gate_is_recorded_as_an_attempt_and_answered(place: Pla
         "remediation",
         "next_steps",
     }
-    assert told["checkpoint_passed"] is False
-    assert told["diagnostics"]["fields_failed"] == ["coverage"]
-    assert "forestay phase done 2 --evidence coverage=VALUE" in told["next_steps"]
+    assert reported["checkpoint_passed"] is False
+    assert reported["diagnostics"]["fields_failed"] == ["coverage"]
+    assert "forestay phase done 2 --evidence coverage=VALUE" in reported["next_steps"]
     state = state_of(session)
     assert state.core.phase == 2
     step = state.step("phase-2")
@@ -291,13 +293,13 @@ def test_an_override_needs_a_reason_and_a_gate_that_allows_it(tmp_path: Path) ->
     place.stay.close()
 
 
-def test_an_override_of_what_passes_is_a_pass(place: Place) -> None:
+def test_override_of_a_passing_gate_is_not_recorded_as_an_override(place: Place) -> None:
     session = place.start()
     assert not session.phases.done(0, override=True, because="to be sure").overridden
 
 
 @pytest.mark.req("X1-6")
-def test_phases_come_one_after_the_other(place: Place) -> None:
+def test_phases_are_completed_in_order(place: Place) -> None:
     session = place.start()
     through(session, place, 1)
     assert session.phases.gate(0).name == "Planning"
@@ -350,7 +352,7 @@ def test_two_processes_cannot_both_pass_a_phase(place: Place) -> None:
     session = place.start()
     other = place.opened()
     rival = other.session(session.id)
-    stale = rival.context.journal  # looked before the other one wrote
+    stale = rival.context.journal  # read before the other process wrote
     assert stale is not None
     before = ev.CheckpointPassed(step="phase-0")
     session.phases.done(0)
@@ -362,7 +364,7 @@ def test_two_processes_cannot_both_pass_a_phase(place: Place) -> None:
     other.close()
 
 
-# -- again and back ----------------------------------------------------------------------------
+# -- retry, rollback and undo ------------------------------------------------------------------
 
 
 @pytest.mark.req("S1-14", "S1-139")
@@ -385,7 +387,7 @@ def test_attempts_stay_when_a_phase_is_retried(place: Place) -> None:
     assert (row.attempts, row.evidence) == (3, {"coverage": 81})
 
 
-def test_what_has_not_failed_is_not_tried_again(place: Place) -> None:
+def test_phase_that_has_not_failed_cannot_be_retried(place: Place) -> None:
     session = place.start()
     with pytest.raises(Refused, match="phase 0 has not failed"):
         session.phases.retry()
@@ -406,7 +408,7 @@ def test_a_rollback_resets_later_phases_and_reopens_a_completed_session(place: P
     assert through_again == [True] * 4 and session.status().status == "completed"
 
 
-def test_undoing_a_pass_brings_the_phase_back(place: Place) -> None:
+def test_undo_of_a_passed_phase_makes_it_current_again(place: Place) -> None:
     session = place.start()
     session.phases.done(0)
     session.undo()
@@ -426,7 +428,7 @@ DYNAMIC = Workflow(
 )
 
 
-def test_a_phase_that_only_began_may_be_beyond_the_last(tmp_path: Path) -> None:
+def test_total_may_exclude_a_phase_that_has_only_started(tmp_path: Path) -> None:
     place = Place(tmp_path, DYNAMIC)
     session = place.start(formats=["praxis"])
     session.phases.done(1)
@@ -451,7 +453,7 @@ def test_a_phase_that_only_began_may_be_beyond_the_last(tmp_path: Path) -> None:
     place.stay.close()
 
 
-def test_a_phase_in_which_something_was_done_is_one_of_the_plan(tmp_path: Path) -> None:
+def test_total_cannot_exclude_a_phase_with_finished_work(tmp_path: Path) -> None:
     place = Place(tmp_path, DYNAMIC)
     session = place.start()
     session.phases.done(1)
@@ -461,7 +463,7 @@ def test_a_phase_in_which_something_was_done_is_one_of_the_plan(tmp_path: Path) 
     place.stay.close()
 
 
-def test_a_dynamic_total_is_set_once_and_never_below_what_is_reached(tmp_path: Path) -> None:
+def test_dynamic_total_is_set_once_and_not_below_the_reached_phase(tmp_path: Path) -> None:
     place = Place(tmp_path, DYNAMIC)
     session = place.start()
     session.phases.done(1)
@@ -524,7 +526,7 @@ def test_secrets_in_evidence_are_judged_but_not_stored(tmp_path: Path) -> None:
 
 
 @pytest.mark.req("S1-6", "S1-22", "S1-139")
-def test_pauses_are_apart_from_the_time_of_the_phase_they_fall_into(place: Place) -> None:
+def test_pauses_do_not_count_as_time_of_their_phase(place: Place) -> None:
     session = place.start()
     place.wait(10)
     session.pause()
@@ -548,7 +550,7 @@ def test_pauses_are_apart_from_the_time_of_the_phase_they_fall_into(place: Place
     assert session.status().as_json()["timing"]["time_in_phase"] == 10 * MINUTE
 
 
-def test_a_retry_does_not_set_the_clock_of_a_phase_back(place: Place) -> None:
+def test_retry_does_not_restart_the_time_of_a_phase(place: Place) -> None:
     session = place.start()
     place.wait(40)
     session.phases.fail(0, issue="no")
@@ -569,7 +571,7 @@ def test_a_retry_does_not_set_the_clock_of_a_phase_back(place: Place) -> None:
     "S1-134",
     "S1-143",
 )
-def test_the_context_is_in_every_state_answer_of_a_new_process(place: Place) -> None:
+def test_status_in_a_new_process_includes_the_context(place: Place) -> None:
     session = place.start()
     through(session, place, 30, 45, 72)
     place.wait(45)
@@ -589,7 +591,7 @@ def test_the_context_is_in_every_state_answer_of_a_new_process(place: Place) -> 
     assert session.status().context[-1] == "1 pause (1.5 hours in all)"
 
 
-# -- what the next reader is told --------------------------------------------------------------
+# -- displays and briefings --------------------------------------------------------------------
 
 ACTIVE = """\
 📋 Session it: spec_execution_v1
@@ -648,7 +650,7 @@ def display(session: Session) -> str:
 @pytest.mark.req(
     *(f"S1-{n}" for n in (*range(99, 108), 111, 112, 113, 114, 115, 116)),
 )
-def test_the_display_is_that_of_the_document(place: Place) -> None:
+def test_display_equals_the_specified_text(place: Place) -> None:
     session = place.start(target="specs/my-spec", id="it")
     through(session, place, 30, 45, 72)
     place.wait(120)
@@ -656,7 +658,7 @@ def test_the_display_is_that_of_the_document(place: Place) -> None:
 
 
 @pytest.mark.req("S1-108", "S1-109", "S1-110")
-def test_a_failed_phase_stands_under_the_status_with_evidence_and_issue(place: Place) -> None:
+def test_failed_phase_is_displayed_with_evidence_and_issue(place: Place) -> None:
     session = place.start(target="specs/my-spec", id="it")
     through(session, place, 30, 45)
     place.wait(72)
@@ -678,7 +680,7 @@ def test_the_heading_of_the_display_has_the_whole_id_and_target(place: Place) ->
 
 
 @pytest.mark.parametrize("budget", [150, 300, 1500])
-def test_a_target_without_end_leaves_room_for_the_rest(place: Place, budget: int) -> None:
+def test_very_long_target_leaves_room_for_the_rest(place: Place, budget: int) -> None:
     session = place.start(target="a/" * 1900, id="it" * 32)
     made = session.brief(style="praxis", budget=budget, fenced=False)
     assert made.tokens <= budget and len(made.text) < 4 * budget
@@ -701,28 +703,28 @@ def test_a_new_process_sees_where_the_work_was(place: Place) -> None:
     session.tasks.start("1.1")
     (place.project / "app.py").write_text("x = 1\n", encoding="utf-8")
     session.record.file(str(place.project / "app.py"))
-    told = place.again(session).resume(fenced=False).text
-    assert "Where: phase 1 of 6: Setup (17%); 1.1 is running" in told
-    assert "Next: continue 1.1: Do setup" in told
-    assert "app.py: created" in told or "app.py: modified" in told
+    reported = place.again(session).resume(fenced=False).text
+    assert "Where: phase 1 of 6: Setup (17%); 1.1 is running" in reported
+    assert "Next: continue 1.1: Do setup" in reported
+    assert "app.py: created" in reported or "app.py: modified" in reported
 
 
 def test_the_briefing_lists_failed_attempts_with_evidence_and_issue(place: Place) -> None:
     session = place.start()
     session.phases.fail(0, {"tasks": 0}, issue="too vague")
-    told = session.brief(fenced=False).text
-    assert "Failed checkpoints:\n- phase-0: too vague; evidence: tasks=0" in told
+    reported = session.brief(fenced=False).text
+    assert "Failed checkpoints:\n- phase-0: too vague; evidence: tasks=0" in reported
     session.phases.retry()
-    told = session.brief(fenced=False).text
-    assert "- phase-0: attempt 2 is under way; before: too vague" in told
+    reported = session.brief(fenced=False).text
+    assert "- phase-0: attempt 2 is under way; before: too vague" in reported
     session.phases.done(0)
-    told = session.brief(fenced=False).text
-    assert "Failed checkpoints" not in told
-    assert "phase-0: checkpoint was reported as passed but not observed" in told
+    reported = session.brief(fenced=False).text
+    assert "Failed checkpoints" not in reported
+    assert "phase-0: checkpoint was reported as passed but not observed" in reported
 
 
 @pytest.mark.req("S1-135")
-def test_what_is_next_is_decided_by_flags(place: Place) -> None:
+def test_next_step_follows_from_the_state_of_phases_and_tasks(place: Place) -> None:
     session = place.start()
 
     def following() -> str:
@@ -751,7 +753,7 @@ def test_what_is_next_is_decided_by_flags(place: Place) -> None:
 
 
 @pytest.mark.req("X1-14")
-def test_what_a_follow_up_design_asks_for_is_in_the_answer(place: Place) -> None:
+def test_status_has_the_failed_phase_its_issue_and_the_next_command(place: Place) -> None:
     session = place.start()
     session.phases.fail(0, issue="too vague")
     shown = session.status()

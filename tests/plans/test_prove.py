@@ -1,4 +1,4 @@
-"""Proofs: what is kept of a command that ran, and when it goes stale."""
+"""Proofs: what is stored of a command, and when a proof becomes stale."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def test_a_command_is_stored_with_its_result(session: Session) -> None:
     assert session.verify().ok
 
 
-def test_a_failure_is_recorded_like_a_success(session: Session) -> None:
+def test_failed_command_is_recorded_as_failed(session: Session) -> None:
     assert ran(session, "sh", "-c", "exit 3").exit == 3
     (one,) = session.proofs.list()
     assert (one.state, one.holds) == ("failed", False)
@@ -101,7 +101,7 @@ def _rename(src: Path) -> None:
 
 @pytest.mark.parametrize("change", [_edit, _add, _delete, _rename])
 @pytest.mark.parametrize("git", [True, False])
-def test_a_change_of_its_inputs_makes_it_stale(
+def test_change_of_its_inputs_makes_a_proof_stale(
     session: Session, project: Path, change: Any, git: bool
 ) -> None:
     if git:
@@ -119,7 +119,7 @@ def test_a_reverted_change_leaves_a_proof_fresh(session: Session, project: Path)
     assert word(session) == "fresh"
 
 
-def test_inputs_that_change_while_it_runs_make_it_stale_at_once(session: Session) -> None:
+def test_inputs_that_change_during_a_proof_make_it_stale_at_once(session: Session) -> None:
     body = ran(session, "sh", "-c", "echo more >> src/a.py", inputs=["src/**"])
     assert body.changed and body.exit == 0
     (one,) = session.proofs.list()
@@ -127,7 +127,7 @@ def test_inputs_that_change_while_it_runs_make_it_stale_at_once(session: Session
     assert one.stale and (file.path, file.what) == ("inputs", "changed while it ran")
 
 
-def test_again_runs_what_is_stale_and_nothing_else(session: Session, project: Path) -> None:
+def test_run_again_runs_only_stale_proofs(session: Session, project: Path) -> None:
     ran(session, "sh", "-c", "echo a >> ../ran", name="a", inputs=["src/**"])
     ran(session, "sh", "-c", "echo b >> ../ran", name="b")
     assert list(session.proofs.run_again()) == []
@@ -140,7 +140,7 @@ def test_again_runs_what_is_stale_and_nothing_else(session: Session, project: Pa
     assert len(list(session.proofs.run_again(all=True))) == 2
 
 
-def test_a_failed_one_is_run_again_whether_its_inputs_changed_or_not(
+def test_failed_proof_is_run_again_even_if_its_inputs_are_unchanged(
     session: Session, project: Path
 ) -> None:
     ran(session, "test", "-e", "../there", inputs=["src/**"])
@@ -152,7 +152,7 @@ def test_a_failed_one_is_run_again_whether_its_inputs_changed_or_not(
     assert list(session.proofs.run_again()) == []
 
 
-def test_again_has_a_timeout_of_its_own(session: Session) -> None:
+def test_run_again_accepts_a_timeout(session: Session) -> None:
     body = ran(session, "sleep", "30", timeout=0.01)
     assert body.timed_out
     ((_, event),) = session.proofs.run_again(timeout=0.01)
@@ -168,7 +168,7 @@ def test_a_proof_that_cannot_be_run_again_does_not_block_others(session: Session
         next(again)
 
 
-def test_it_is_run_again_in_the_folder_it_was_run_in(tmp_path: Path, project: Path) -> None:
+def test_proof_is_run_again_in_its_original_folder(tmp_path: Path, project: Path) -> None:
     with forestay.open(str(tmp_path / "home"), cwd=str(project)) as stay:
         stay.start("from a folder below")
     with forestay.open(str(tmp_path / "home"), cwd=str(project / "src")) as stay:
@@ -180,12 +180,12 @@ def test_it_is_run_again_in_the_folder_it_was_run_in(tmp_path: Path, project: Pa
 
 
 def test_secrets_are_removed_before_storing(session: Session) -> None:
-    heard: list[bytes] = []
-    body = ran(session, "sh", "-c", f"echo token {SECRET}", sink=heard.append)
-    assert SECRET.encode() in b"".join(heard), "what the user sees is what the command printed"
+    shown: list[bytes] = []
+    body = ran(session, "sh", "-c", f"echo token {SECRET}", sink=shown.append)
+    assert SECRET.encode() in b"".join(shown), "what the user sees is what the command printed"
     assert SECRET not in repr(body) and "[redacted:github-token]" in body.tail
     clean = ran(session, "echo", "token [redacted:github-token]")
-    assert body.output == clean.output, "the digest is of what is left"
+    assert body.output == clean.output, "the digest is that of the redacted output"
 
 
 def test_a_command_with_a_secret_is_redacted_and_cannot_be_run_again(
@@ -212,7 +212,7 @@ def test_the_end_of_a_long_output_is_stored(
     assert body.printed > 200_000 and len(body.tail) <= 2000
 
 
-def test_a_command_that_is_not_there_is_refused_and_nothing_is_recorded(session: Session) -> None:
+def test_missing_command_is_refused_and_nothing_is_recorded(session: Session) -> None:
     with pytest.raises(InvalidInput, match="there is no command"):
         session.proofs.run(["no-such-command"])
     assert session.status().seq == 1 and not session.proofs.list()
@@ -226,7 +226,7 @@ def test_inputs_that_match_nothing_are_refused_before_anything_runs(
     assert not (project / "it-ran").exists()
 
 
-def test_what_could_not_be_recorded_is_not_run(session: Session, project: Path) -> None:
+def test_command_that_cannot_be_recorded_is_not_run(session: Session, project: Path) -> None:
     with pytest.raises(Refused, match="no task nine"):
         session.proofs.run(["touch", "it-ran"], phase="nine")
     with pytest.raises(InvalidInput, match="cannot be used"):
@@ -239,7 +239,7 @@ def test_what_could_not_be_recorded_is_not_run(session: Session, project: Path) 
     assert not (project / "it-ran").exists()
 
 
-def test_a_proof_is_for_the_phase_at_work_unless_one_is_named(session: Session) -> None:
+def test_proof_is_for_the_running_phase_unless_one_is_named(session: Session) -> None:
     for number in (1, 2):
         session.tasks.add(f"Phase {number}", id=f"phase-{number}")
     session.tasks.start("phase-2")
@@ -263,7 +263,7 @@ def test_gates_see_how_each_proof_ended_and_which_are_stale(
     assert prove.observed(session._recorder, "phase-1")[1] == {"lint"}
 
 
-def test_with_the_same_key_nothing_is_run_twice(session: Session, project: Path) -> None:
+def test_proof_repeated_with_the_same_key_is_run_once(session: Session, project: Path) -> None:
     argv = ["sh", "-c", "echo ran >> ../ran"]
     first = session.proofs.run(argv, key="k1")
     assert session.proofs.run(argv, key="k1") == first and session.repeated
@@ -272,13 +272,15 @@ def test_with_the_same_key_nothing_is_run_twice(session: Session, project: Path)
         session.proofs.run(["true"], key="k1")
 
 
-def test_one_that_runs_out_of_time_is_ended_and_recorded(session: Session) -> None:
+def test_command_that_times_out_is_ended_and_recorded(session: Session) -> None:
     body = ran(session, "sleep", "600", timeout=0.3)
     assert body.timed_out and body.exit == 128 + signal.SIGTERM
     assert word(session) == "failed"
 
 
-def test_two_at_once_are_both_recorded(session: Session, tmp_path: Path, project: Path) -> None:
+def test_two_concurrent_proofs_are_both_recorded(
+    session: Session, tmp_path: Path, project: Path
+) -> None:
     def other(name: str) -> None:
         with forestay.open(str(tmp_path / "home"), cwd=str(project)) as stay:
             mine = stay.session(session.id)
@@ -295,14 +297,14 @@ def test_two_at_once_are_both_recorded(session: Session, tmp_path: Path, project
     }
 
 
-def test_own_format_files_are_no_inputs(session: Session, project: Path) -> None:
+def test_own_format_files_are_not_inputs(session: Session, project: Path) -> None:
     session.files.bind("craft")
     ran(session, "true", inputs=["**"])
     session.note("which changes the file of the format")
     assert word(session) == "fresh"
 
 
-def test_formats_show_it_as_a_command(session: Session, project: Path) -> None:
+def test_history_file_shows_a_proof_as_a_command(session: Session, project: Path) -> None:
     session.files.bind("ai-session")
     ran(session, "sh", "-c", "exit 2")
     session.note("something else")
@@ -339,7 +341,7 @@ def test_a_briefing_checks_no_more_files_than_its_limit(session: Session, projec
     assert word(session) == "fresh"
 
 
-def test_a_death_while_it_runs_is_an_unknown_outcome(
+def test_process_killed_during_a_proof_leaves_an_unknown_outcome(
     session: Session, tmp_path: Path, project: Path
 ) -> None:
     home, started = tmp_path / "home", tmp_path / "started"
@@ -355,23 +357,23 @@ def test_a_death_while_it_runs_is_an_unknown_outcome(
     assert held.doing.startswith("proving slow: ")
     process.kill()
     process.wait()
-    assert gone(int(started.read_text())), "it was left behind"
+    assert gone(int(started.read_text())), "the command still runs"
     brief = session.resume(fenced=False)
     assert "- interrupted: its process died at: proving slow" in brief.text
     assert brief.unknown_outcomes == 1
     assert not session.proofs.list()
 
 
-def test_two_at_once_under_one_key_run_their_command_once(
+def test_concurrent_proofs_with_one_key_run_the_command_once(
     session: Session, tmp_path: Path, project: Path
 ) -> None:
     ran = project / "ran"
     argv = ["sh", "-c", f"echo once >> {ran}; sleep 0.5"]
-    told: list[str] = []
+    ids: list[str] = []
 
     def other() -> None:
         with forestay.open(str(tmp_path / "home"), cwd=str(project)) as home:
-            told.append(home.session(session.id).proofs.run(argv, name="slow", key="k").id)
+            ids.append(home.session(session.id).proofs.run(argv, name="slow", key="k").id)
 
     threads = [threading.Thread(target=other) for _ in range(3)]
     for each in threads:
@@ -379,7 +381,7 @@ def test_two_at_once_under_one_key_run_their_command_once(
     for each in threads:
         each.join()
     assert ran.read_text() == "once\n"
-    assert len(told) == 3 and len(set(told)) == 1
+    assert len(ids) == 3 and len(set(ids)) == 1
     assert not list((tmp_path / "home/proving").iterdir())
 
 
@@ -431,12 +433,12 @@ def test_a_gate_with_observed_evidence_accepts_no_claim_and_no_stale_proof(
     assert session.phases.done(2, {"notes": "all of it"}).passed
     rows: list[Any] = list(state_of(session).rows.select("checkpoint"))
     seen = [row.observed for row in rows]
-    assert seen == [True, False], "proven is what was seen and not said"
+    assert seen == [True, False], "the notes were claimed, not observed"
 
 
 def test_the_briefing_reports_an_interrupted_proof(session: Session) -> None:
     session.proofs.run(["sleep", "20"], name="left", stop=lambda: True)
     session.proofs.run(["sleep", "20"], name="slow", timeout=0.05)
-    told = session.brief().text
-    assert "proof sleep 20: failed (interrupted)" in told
-    assert "proof sleep 20: failed (timed out)" in told
+    text = session.brief().text
+    assert "proof sleep 20: failed (interrupted)" in text
+    assert "proof sleep 20: failed (timed out)" in text

@@ -1,4 +1,4 @@
-"""Going back with files: versions, statuses and the log, all of it or nothing."""
+"""Revisits with files: versions, statuses and the log change together or not at all."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def stay(tmp_path: Path, project: Path) -> Iterator[Forestay]:
 
 @pytest.fixture
 def plain(stay: Forestay, project: Path) -> Session:
-    """Three tasks that are done, each with a file; what the first one made is kept."""
+    """Return a session with three done tasks, each with a file; the first file is stored."""
     session = stay.start("write it down")
     for number in (1, 2, 3):
         (project / f"{number}.md").write_text(f"what task {number} made\n")
@@ -58,7 +58,7 @@ def plain(stay: Forestay, project: Path) -> Session:
 
 @pytest.fixture
 def essay(stay: Forestay) -> tuple[Session, Path]:
-    """An essay in stage 4, its first section drafted."""
+    """Return an essay in stage 4 with its first section drafted, and its folder."""
     session = stay.start("an essay")
     folder = Path(session.files.bind("essay").root)
     write = {
@@ -150,7 +150,7 @@ def test_a_major_revisit_archives_later_work_and_restarts_it(plain: Session, pro
 
 
 @pytest.mark.req("S3-129")
-def test_the_old_output_becomes_a_version_and_the_next_one_counts_up(
+def test_each_revisit_stores_the_old_output_as_the_next_version(
     plain: Session, project: Path
 ) -> None:
     for number, text in enumerate(("second", "third"), 1):
@@ -162,13 +162,13 @@ def test_the_old_output_becomes_a_version_and_the_next_one_counts_up(
     assert (project / "1.v2.md").read_text() == "what task 1 made, second time\n"
 
 
-def test_minor_only_flags(plain: Session, project: Path) -> None:
+def test_minor_revisit_only_flags_later_tasks(plain: Session, project: Path) -> None:
     plain.revisit.apply("t1", impact="minor")
     assert statuses(plain) == {"t1": "running", "t2": "needs_review", "t3": "needs_review"}
     assert names(project) == {"1.md", "2.md", "3.md"}
 
 
-def test_a_completed_session_is_reopened(plain: Session) -> None:
+def test_revisit_reopens_a_completed_session(plain: Session) -> None:
     plain.complete()
     plain.revisit.apply("t1", because="a test was missing")
     assert plain.status().status == "active" and "session.reopened" in kinds(plain)
@@ -179,9 +179,7 @@ def test_a_completed_session_is_reopened(plain: Session) -> None:
     ("impact", "later"),
     [("minor", "passed"), ("moderate", "rolled_back"), ("major", "rolled_back")],
 )
-def test_checkpoints_of_what_is_affected_must_be_passed_again(
-    plain: Session, impact: str, later: str
-) -> None:
+def test_affected_checkpoints_must_be_passed_again(plain: Session, impact: str, later: str) -> None:
     plain._recorder.record(CheckpointPassed(step="t1"), CheckpointPassed(step="t2"))
     plain.revisit.apply("t1", impact=impact)  # type: ignore[arg-type]
     found = homes.state_of(plain).rows.select("checkpoint")
@@ -189,7 +187,9 @@ def test_checkpoints_of_what_is_affected_must_be_passed_again(
     assert rows == {"t1": "rolled_back", "t2": later}
 
 
-def test_a_file_that_others_made_since_is_not_touched(plain: Session, project: Path) -> None:
+def test_existing_file_with_the_name_of_a_version_is_not_overwritten(
+    plain: Session, project: Path
+) -> None:
     (project / "2.v1.md").write_text("mine\n")
     plain.revisit.apply("t1", impact="major")
     assert (project / "2.v1.md").read_text() == "mine\n"
@@ -197,7 +197,7 @@ def test_a_file_that_others_made_since_is_not_touched(plain: Session, project: P
 
 
 @pytest.mark.parametrize("step", ["t9", "9", "../x"])
-def test_a_step_that_is_not_there_is_refused(plain: Session, step: str) -> None:
+def test_revisit_of_a_missing_step_is_refused(plain: Session, step: str) -> None:
     with pytest.raises(Refused, match="no step"):
         plain.revisit.preview(step)
 
@@ -207,7 +207,7 @@ def test_a_wrong_impact_is_refused(plain: Session) -> None:
         plain.revisit.preview("t1", impact="huge")  # type: ignore[arg-type]
 
 
-def test_a_paused_or_aborted_session_is_not_touched(plain: Session, project: Path) -> None:
+def test_revisit_of_a_paused_session_is_refused(plain: Session, project: Path) -> None:
     plain.pause()
     with pytest.raises(Refused):
         plain.revisit.apply("t1", impact="major")
@@ -218,23 +218,23 @@ def test_a_paused_or_aborted_session_is_not_touched(plain: Session, project: Pat
     } and not plain.context.store.machine.file_work.pending(plain.id)
 
 
-def test_a_missing_artifact_is_no_obstacle(plain: Session, project: Path) -> None:
+def test_missing_file_does_not_stop_a_revisit(plain: Session, project: Path) -> None:
     (project / "2.md").unlink()
     plain.revisit.apply("t1", impact="major")
     assert names(project) == {"1.md", "3.v1.md"}
 
 
-def test_with_the_same_key_it_is_done_once(plain: Session, project: Path) -> None:
+def test_revisit_repeated_with_the_same_key_is_done_once(plain: Session, project: Path) -> None:
     plain.revisit.apply("t1", impact="major", key="k")
     seq = plain.status().seq
     plain.revisit.apply("t1", impact="major", key="k")
     assert plain.status().seq == seq
 
 
-# -- taking it back ----------------------------------------------------------------------------
+# -- undo --------------------------------------------------------------------------------------
 
 
-def test_undo_brings_steps_and_files_back(plain: Session, project: Path) -> None:
+def test_undo_restores_steps_and_files(plain: Session, project: Path) -> None:
     (project / "1.md").write_text("something else altogether, all of it\n")
     before = statuses(plain)
     plain.revisit.apply("t1", because="a mistake")
@@ -253,7 +253,7 @@ def test_undo_of_a_reopened_session_completes_it_again(plain: Session) -> None:
     assert plain.status().status == "completed"
 
 
-def test_undo_does_not_take_new_work_away(plain: Session, project: Path) -> None:
+def test_undo_does_not_overwrite_new_work(plain: Session, project: Path) -> None:
     plain.revisit.apply("t1", impact="major")
     (project / "2.md").write_text("new work\n")
     plain.revisit.undo()
@@ -269,17 +269,17 @@ def test_undo_with_the_same_key_is_done_once(plain: Session) -> None:
         plain.revisit.undo(key="there")
 
 
-def test_undo_is_refused_once_work_went_on(plain: Session) -> None:
+def test_undo_is_refused_after_work_continued(plain: Session) -> None:
     plain.revisit.apply("t1", impact="minor")
     plain.tasks.done("t1")
     with pytest.raises(Refused, match="work continued"):
         plain.revisit.undo()
 
 
-# -- chores ------------------------------------------------------------------------------------
+# -- pending file work -------------------------------------------------------------------------
 
 
-def test_what_a_dead_process_left_is_done_by_the_next_that_writes(
+def test_file_work_left_by_a_dead_process_is_done_by_the_next_writer(
     plain: Session, tmp_path: Path, project: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("forestay.plans.pending_file_ops.finish", lambda context, session: None)
@@ -292,13 +292,13 @@ def test_what_a_dead_process_left_is_done_by_the_next_that_writes(
             "move 2.md → 2.v1.md",
             "move 3.md → 3.v1.md",
         ]
-        assert names(project) == {"1.md", "2.md", "3.md"}, "who only looks changes nothing"
+        assert names(project) == {"1.md", "2.md", "3.md"}, "reading changes nothing"
         session.note("anything")
         assert names(project) == {"1.md", "2.v1.md", "3.v1.md"}
         assert session.revisit.preview("t1").pending == []
 
 
-def test_a_chore_that_comes_late_leaves_new_work_alone(
+def test_late_file_work_does_not_overwrite_new_work(
     plain: Session, project: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from forestay.plans.pending_file_ops import finish
@@ -319,8 +319,8 @@ def test_file_work_that_fails_is_reported_and_retried(
     from forestay.errors import StoreFailed
     from forestay.plans import pending_file_ops
 
-    said: list[str] = []
-    monkeypatch.setattr(plain.context, "on_notice", said.append)
+    notices: list[str] = []
+    monkeypatch.setattr(plain.context, "on_notice", notices.append)
 
     def full(path: str, target: str) -> None:
         raise StoreFailed("the disk is full")
@@ -328,12 +328,14 @@ def test_file_work_that_fails_is_reported_and_retried(
     with monkeypatch.context() as patch:
         patch.setattr(files, "move", full)
         plain.revisit.apply("t1", impact="major")
-    assert any("not done yet: move 2.md" in line for line in said)
+    assert any("not done yet: move 2.md" in line for line in notices)
     pending_file_ops.finish(plain.context, plain.id)
     assert names(project) == {"1.md", "2.v1.md", "3.v1.md"}
 
 
-def test_forgetting_forgets_chores_too(plain: Session, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_forgetting_a_session_removes_its_pending_file_work(
+    plain: Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("forestay.plans.pending_file_ops.finish", lambda context, session: None)
     plain.revisit.apply("t1", impact="major")
     plain.lifecycle.forget()
@@ -379,7 +381,7 @@ def test_another_claim_type_restarts_an_essay(essay: tuple[Session, Path]) -> No
 
 
 @pytest.mark.req("S3-137", "S3-138", "S3-144")
-def test_one_changed_section_of_the_outline_concerns_that_section(
+def test_one_changed_section_of_the_outline_affects_only_that_section(
     essay: tuple[Session, Path],
 ) -> None:
     session, folder = essay
@@ -444,12 +446,12 @@ def test_an_edit_of_a_file_with_pending_work_is_absorbed(
     assert "foreign.edited" in kinds(session)
 
 
-def test_undo_ignores_a_revisit_absorbed_from_a_file(
+def test_later_revisit_absorbed_from_a_file_must_be_undone_first(
     essay: tuple[Session, Path],
 ) -> None:
     session, folder = essay
     session.revisit.apply("1", impact="minor")
-    _tell_revisit(folder, "theirs")
+    _write_revisit(folder, "theirs")
     session.note("taken up")
     assert [kind for kind in kinds(session) if kind == "step.revisited"] == ["step.revisited"] * 2
     with pytest.raises(Refused, match="work continued") as error:
@@ -464,14 +466,14 @@ def test_a_revisit_absorbed_from_a_file_cannot_be_undone(
     essay: tuple[Session, Path],
 ) -> None:
     session, folder = essay
-    _tell_revisit(folder, "theirs")
+    _write_revisit(folder, "theirs")
     with pytest.raises(Refused, match="nothing was revisited"):
         session.revisit.undo()
     assert "step.revisited" in kinds(session)
 
 
-def _tell_revisit(folder: Path, reason: str) -> None:
-    """What another program writes when somebody went back to the thesis."""
+def _write_revisit(folder: Path, reason: str) -> None:
+    """Write a revisit of the thesis into the file like another program."""
     path = folder / "session-state.yaml"
     doc = state_of(folder)
     entry = {"stage_revisited": 1, "impact": "minor", "reason": reason}
@@ -487,7 +489,7 @@ def test_a_secret_in_the_reason_reaches_no_file(essay: tuple[Session, Path]) -> 
     assert "[redacted:" in state_of(folder)["revision_history"][0]["reason"]
 
 
-def test_chores_are_plain_data(
+def test_pending_file_work_is_plain_data(
     essay: tuple[Session, Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     session, _ = essay
@@ -597,14 +599,16 @@ def parts(stay: Forestay, project: Path) -> Session:
     return session
 
 
-def test_what_each_further_phase_made_is_compared_too(parts: Session, project: Path) -> None:
+def test_outputs_of_phases_made_from_the_pattern_are_compared_too(
+    parts: Session, project: Path
+) -> None:
     assert parts.revisit.preview("2").assessment.reasons == ["part.md is as it was"]
     (project / "part.md").unlink()
     found = parts.revisit.preview("2").assessment
     assert found.impact == "major" and found.reasons == ["part.md is gone"]
 
 
-def test_stages_of_a_plan_come_one_after_the_other_as_phases_do(parts: Session) -> None:
+def test_revisit_of_a_stage_makes_it_current_and_flags_later_ones(parts: Session) -> None:
     parts.revisit.apply("1", impact="minor", because="look again")
     assert parts.status().as_json()["phase"]["current"] == 1
     words = [one.status for one in parts.phases.list()]
@@ -612,7 +616,7 @@ def test_stages_of_a_plan_come_one_after_the_other_as_phases_do(parts: Session) 
 
 
 @pytest.mark.parametrize("name", ["stage-1-thesis.md", "stage-2-outline.md"])
-def test_a_file_in_a_form_of_its_own_is_compared_by_its_words(name: str) -> None:
+def test_thesis_or_outline_without_its_usual_parts_is_not_assessed_by_them(name: str) -> None:
     old, new = "Parking rules cost homes.\n", "Of bees and what they dance about.\n"
     assert assess_change(name, old, new, likeness) is None
 

@@ -1,4 +1,4 @@
-"""Commands that are run: how they end, and what is held of what they print."""
+"""Running commands: how they end, and how much of their output is stored."""
 
 from __future__ import annotations
 
@@ -43,55 +43,53 @@ def gone(pid: int) -> bool:
 
 
 def test_output_of_both_streams_is_read_in_order() -> None:
-    heard: list[bytes] = []
-    ended = run("sh", "-c", "echo out; echo err >&2; exit 3", sink=heard.append)
-    assert (ended.exit, ended.head, b"".join(heard)) == (3, b"out\nerr\n", b"out\nerr\n")
+    shown: list[bytes] = []
+    ended = run("sh", "-c", "echo out; echo err >&2; exit 3", sink=shown.append)
+    assert (ended.exit, ended.head, b"".join(shown)) == (3, b"out\nerr\n", b"out\nerr\n")
     assert not ended.timed_out and not ended.interrupted
 
 
-def test_what_it_prints_is_passed_on_before_it_ends(tmp_path: Path) -> None:
-    went_on = tmp_path / "went-on"
-    code = (
-        f"import os,time\nprint('first', flush=True)\nwhile not os.path.exists({str(went_on)!r}):"
-    )
-    ended = python(code + " time.sleep(0.01)", sink=lambda data: went_on.touch(), timeout=20)
+def test_output_is_passed_on_before_the_command_ends(tmp_path: Path) -> None:
+    seen = tmp_path / "seen"
+    code = f"import os,time\nprint('first', flush=True)\nwhile not os.path.exists({str(seen)!r}):"
+    ended = python(code + " time.sleep(0.01)", sink=lambda data: seen.touch(), timeout=20)
     assert ended.exit == 0 and not ended.timed_out
 
 
-def test_a_command_has_nothing_to_read_and_no_terminal() -> None:
+def test_command_has_no_input_and_no_terminal() -> None:
     code = "import sys\nprint(repr(sys.stdin.read()))\n"
     code += "try: open('/dev/tty')\nexcept OSError: print('no')"
     assert python(code).head == b"''\nno\n"
 
 
-def test_one_that_dies_of_a_signal_ends_as_a_shell_would_say() -> None:
+def test_exit_code_of_a_killed_command_is_that_of_a_shell() -> None:
     assert run("sh", "-c", "kill -9 $$").exit == 128 + signal.SIGKILL
 
 
 @pytest.mark.parametrize("name", ["no-such-command", "/etc/passwd", "./nothing", "a\0b"])
-def test_one_that_cannot_be_started_is_refused(name: str) -> None:
+def test_command_that_cannot_be_started_is_refused(name: str) -> None:
     with pytest.raises(InvalidInput, match=r"no command|cannot be run"):
         run(name)
 
 
-def test_a_folder_that_is_gone_is_named() -> None:
+def test_missing_folder_is_named() -> None:
     with pytest.raises(InvalidInput, match="no folder /nowhere"):
         run("true", folder="/nowhere")
 
 
-def test_one_that_never_ends_is_ended_with_all_it_started(tmp_path: Path) -> None:
+def test_timeout_ends_a_command_with_its_children(tmp_path: Path) -> None:
     ended = run("sh", "-c", "sleep 600 & echo $!; sleep 600", timeout=QUICK)
     assert ended.timed_out and ended.exit == 128 + signal.SIGTERM
     assert gone(int(ended.head))
 
 
-def test_one_that_does_not_want_to_end_is_killed_after_a_grace() -> None:
+def test_command_that_ignores_the_signal_is_killed_after_the_grace_period() -> None:
     code = "import signal,time\nsignal.signal(15, signal.SIG_IGN)\ntime.sleep(600)"
     ended = python(code, timeout=1, grace=QUICK)
     assert ended.timed_out and ended.exit == 128 + signal.SIGKILL
 
 
-def test_what_its_children_do_to_stay_does_not_help_them() -> None:
+def test_children_that_ignore_the_signal_are_killed() -> None:
     stubborn = "trap '' TERM; echo $$; while :; do sleep 1; done"
     ended = run("sh", "-c", f'sh -c "{stubborn}" & wait', timeout=1, grace=QUICK)
     assert ended.timed_out and gone(int(ended.head.split()[0]))
@@ -104,7 +102,7 @@ def test_a_background_process_does_not_delay_the_result() -> None:
     os.kill(int(ended.head), signal.SIGKILL)
 
 
-def test_one_that_prints_on_for_ever_behind_the_command_is_not_listened_to() -> None:
+def test_background_process_that_prints_for_ever_does_not_delay_the_result() -> None:
     began = time.monotonic()
     ended = run("sh", "-c", "yes & echo $!; exec sleep 0.1")
     assert ended.exit == 0 and time.monotonic() - began < 60
@@ -112,12 +110,12 @@ def test_one_that_prints_on_for_ever_behind_the_command_is_not_listened_to() -> 
     assert gone(pid), "it wrote to a closed pipe and must be gone"
 
 
-def test_one_that_closes_its_output_is_still_waited_for() -> None:
+def test_command_that_closes_its_output_is_waited_for() -> None:
     ended = python("import os,time\nos.close(1);os.close(2)\ntime.sleep(0.2)\nos._exit(5)")
     assert ended.exit == 5 and ended.duration_ms >= 200
 
 
-def test_of_a_flood_only_the_beginning_and_the_end_are_held() -> None:
+def test_only_the_beginning_and_the_end_of_a_long_output_are_stored() -> None:
     code = "import sys\nfor n in range(200): sys.stdout.write('%07d\\n' % n * 16384)"
     ended = python(code)
     assert ended.printed == 200 * 8 * 16384

@@ -1,4 +1,4 @@
-"""Workflows by name and path: which one is meant, what is refused, and the folders of praxis."""
+"""Workflows by name and path: which one is found, what is refused, and the folders of praxis."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def test_every_workflow_is_listed_and_a_faulty_one_with_its_fault(root: Path) ->
     assert listed["essay"].built_in and listed["essay"].phases == 4
 
 
-def test_a_faulty_workflow_is_not_begun_with(root: Path) -> None:
+def test_faulty_workflow_is_refused_with_its_first_fault(root: Path) -> None:
     path = put(root, "bad.yaml", "workflow: bad\nphases: 3")
     with pytest.raises(Damaged, match="line 2: phases is a list") as caught:
         workflows.find("bad", str(root))
@@ -76,7 +76,7 @@ def test_a_file_name_must_equal_the_workflow_name(root: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["", "..", "../x", "a/../../x", "x\0y", "x" * 65, "-x", "a b"])
-def test_a_name_cannot_lead_anywhere_else(root: Path, name: str) -> None:
+def test_invalid_name_of_a_workflow_is_refused(root: Path, name: str) -> None:
     with pytest.raises(InvalidInput):
         workflows.find(name, str(root))
 
@@ -103,7 +103,7 @@ def test_a_link_out_of_the_project_is_not_followed(root: Path, tmp_path: Path) -
 
 
 @pytest.mark.parametrize("kind", ["fifo", "folder", "large", "unreadable"])
-def test_what_is_no_file_to_read_is_refused_at_once(root: Path, kind: str) -> None:
+def test_unreadable_workflow_file_is_refused(root: Path, kind: str) -> None:
     path = root / ".forestay/workflows/x.yaml"
     if kind == "fifo":
         os.mkfifo(path)
@@ -121,7 +121,7 @@ def test_what_is_no_file_to_read_is_refused_at_once(root: Path, kind: str) -> No
 # -- new ---------------------------------------------------------------------------------------
 
 
-def test_a_new_one_is_an_example_without_a_fault(root: Path) -> None:
+def test_new_workflow_is_a_valid_example(root: Path) -> None:
     path = Path(workflows.new("release", str(root)))
     assert path == root / ".forestay/workflows/release.yaml"
     assert not workflows.check(str(path)).findings
@@ -140,7 +140,7 @@ def test_a_new_one_is_an_example_without_a_fault(root: Path) -> None:
         assert key in text
 
 
-def test_what_the_example_leaves_commented_out_is_right_as_well(root: Path) -> None:
+def test_commented_lines_of_the_example_are_valid_too(root: Path) -> None:
     lines = Path(workflows.new("release", str(root))).read_text().split("\n")
     shown = [
         line.replace("# ", "", 1) if line.lstrip().startswith("# ") and ":" in line else line
@@ -286,7 +286,7 @@ def test_a_gate_of_praxis_may_only_warn(root: Path) -> None:
 
 
 @pytest.mark.req("X1-3")
-def test_phases_that_are_not_known_yet_are_made_of_the_pattern(root: Path) -> None:
+def test_later_phases_are_made_from_the_pattern(root: Path) -> None:
     phases = [
         {"phase_number": 0, "phase_name": "Analysis"},
         {"phase_number": "1-N", "phase_name": "Implementation", "purpose": "Do it"},
@@ -306,7 +306,7 @@ def test_phases_that_are_not_known_yet_are_made_of_the_pattern(root: Path) -> No
 
 @pytest.mark.req("X1-4")
 @pytest.mark.parametrize("folders, base", [([0, 1], 0), ([1, 2], 1), ([], 0)])
-def test_the_first_phase_is_the_one_that_has_a_folder(
+def test_first_phase_is_the_lowest_one_with_a_folder(
     root: Path, folders: list[int], base: int
 ) -> None:
     praxis(root, METADATA, dict.fromkeys(folders, "checkpoint: {}"))
@@ -332,19 +332,22 @@ def test_a_faulty_praxis_definition_is_reported(
     assert checked.workflow is None and code in [each.code for each in checked.findings]
 
 
-def test_phases_that_do_not_add_up_are_remarked(root: Path) -> None:
+def test_total_that_differs_from_the_listed_phases_is_reported(root: Path) -> None:
     folder = praxis(root, {**METADATA, "total_phases": 5})
     checked = workflows.check(str(folder))
     assert checked.workflow is not None and checked.workflow.total == 5
     assert [each.code for each in checked.findings] == ["other-total"]
 
 
-def test_phases_that_are_never_reached_are_remarked(root: Path) -> None:
+def test_phase_beyond_the_total_is_reported(root: Path) -> None:
     phases = [{"phase_number": number, "phase_name": "x"} for number in (0, 5)]
     checked = workflows.check(str(praxis(root, {**METADATA, "phases": phases})))
     assert checked.workflow is not None and checked.workflow.total == 2
-    (told,) = checked.findings
-    assert (told.code, told.severity) == ("out-of-range", "warning") and "5" in told.what
+    (reported,) = checked.findings
+    assert (reported.code, reported.severity) == (
+        "out-of-range",
+        "warning",
+    ) and "5" in reported.what
 
 
 @pytest.mark.parametrize(
@@ -356,7 +359,7 @@ def test_phases_that_are_never_reached_are_remarked(root: Path) -> None:
         "cross_field_validation: [1, null, {rule: [1]}, {error_message: x}]",
     ],
 )
-def test_an_odd_gate_file_is_read_as_far_as_it_goes(root: Path, gate: str) -> None:
+def test_odd_gate_file_is_read_as_far_as_possible(root: Path, gate: str) -> None:
     folder = praxis(root, METADATA, {0: gate})
     made = workflows.check(str(folder)).workflow
     assert made is not None and from_snapshot(snapshot(made)) == made
@@ -366,9 +369,9 @@ def test_an_odd_gate_file_is_read_as_far_as_it_goes(root: Path, gate: str) -> No
 def test_a_part_of_a_gate_file_without_effect_is_reported_by_line(root: Path) -> None:
     gate = "evidence_schema: [a]\nvalidators: 3\ncheckpoint: x\ncross_field_validation: {a: 1}\n"
     folder = praxis(root, METADATA, {0: gate, 1: "evidence_schema:\n  a: {type: list}\n  b: 3\n"})
-    told = workflows.check(str(folder)).findings
-    assert {(each.code, each.severity) for each in told} == {("wrong-type", "warning")}
-    assert sorted(each.line for each in told) == [1, 2, 3, 3, 4]
+    reported = workflows.check(str(folder)).findings
+    assert {(each.code, each.severity) for each in reported} == {("wrong-type", "warning")}
+    assert sorted(each.line for each in reported) == [1, 2, 3, 3, 4]
 
 
 def test_very_many_faults_are_reported_quickly(root: Path) -> None:
@@ -384,7 +387,7 @@ def test_a_faulty_gate_file_is_named_by_line(root: Path) -> None:
     assert finding.line == 3 and finding.file.endswith("phases/0/gate-definition.yaml")
 
 
-def test_no_link_leads_out_of_a_folder_of_praxis(root: Path, tmp_path: Path) -> None:
+def test_link_out_of_a_praxis_folder_is_reported(root: Path, tmp_path: Path) -> None:
     folder = praxis(root, METADATA, {0: "{}"})
     (tmp_path / "secret").write_text("evidence_schema: {secret: {type: string}}")
     gate = folder / "phases/0/gate-definition.yaml"
@@ -393,7 +396,7 @@ def test_no_link_leads_out_of_a_folder_of_praxis(root: Path, tmp_path: Path) -> 
     assert [each.code for each in workflows.check(str(folder)).findings] == ["link-out"]
 
 
-def test_a_copy_of_a_workflow_of_praxis_is_in_our_form(root: Path) -> None:
+def test_copy_of_a_praxis_workflow_is_in_our_format(root: Path) -> None:
     praxis(root, METADATA, {0: GATE})
     text = Path(workflows.new("mine", str(root), origin="release_v1")).read_text()
     assert text.startswith("# Left out of phase 0: count: lambda x: x > 0 with")

@@ -1,4 +1,4 @@
-"""Our form of a definition: short forms, findings by line, and a schema that says the same."""
+"""Our format of a definition: short forms, findings by line, and a schema that agrees."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ SHIPPED = Path(yaml_definition.__file__).parent / "shipped"
 BUILT_IN = sorted(SHIPPED.glob("*.yaml"))
 SCHEMA: Any = import_module("jsonschema").Draft202012Validator(json.loads(workflows.schema()))
 
-# What a schema cannot say, and the reader does.
+# Findings of the reader that a schema cannot express.
 BEYOND = {
     "bad-pattern",
     "bad-rule",
@@ -99,14 +99,14 @@ each: More
     )
 
 
-def test_a_definition_without_further_phases_has_as_many_as_it_lists() -> None:
+def test_total_is_the_number_of_listed_phases_unless_a_pattern_adds_more() -> None:
     assert read("{workflow: a, phases: [One, Two]}").total == 2
     assert read("workflow: a").total == 0
     assert read("{workflow: a, each: One}").total is None
 
 
 @pytest.mark.parametrize("path", BUILT_IN, ids=lambda path: path.stem)
-def test_what_comes_with_forestay_is_faultless(path: Path) -> None:
+def test_built_in_workflow_is_valid_and_described(path: Path) -> None:
     made, findings = yaml_definition.read(path.read_bytes(), "here", name=path.stem)
     assert made is not None and not findings
     SCHEMA.validate(Document.parse(path.read_bytes(), "yaml").value)
@@ -116,7 +116,7 @@ def test_what_comes_with_forestay_is_faultless(path: Path) -> None:
         assert phase.purpose and phase.tasks and phase.gate and phase.gate.fields
 
 
-def test_the_four_that_come_with_forestay() -> None:
+def test_built_in_workflows_are_these_four() -> None:
     found = {path.stem: read(path.read_bytes()) for path in BUILT_IN}
     assert {name: (each.total, each.base, each.unit) for name, each in found.items()} == {
         "free": (0, 1, "phase"),
@@ -133,7 +133,7 @@ def test_the_four_that_come_with_forestay() -> None:
     assert names[:3] == ["Planning", "Setup", "Implementation"]
 
 
-def test_the_example_of_the_six_phases_is_judged_as_the_document_shows_it() -> None:
+def test_specified_example_of_evidence_is_judged_as_specified() -> None:
     implementation = read((SHIPPED / "spec-execution.yaml").read_bytes()).phase(2)
     assert implementation is not None
     evidence = {"tests_passing": 42, "tests_total": 45, "coverage": 65}
@@ -244,20 +244,22 @@ ONLY_READ = {
 
 
 @pytest.mark.parametrize("text", GOOD.values(), ids=GOOD)
-def test_reader_and_schema_accept_what_is_good(text: str) -> None:
+def test_reader_and_schema_accept_a_valid_definition(text: str) -> None:
     assert not codes(text)
     SCHEMA.validate(Document.parse(text.encode(), "yaml").value)
 
 
 @pytest.mark.parametrize("text, found", BAD.values(), ids=BAD)
-def test_reader_and_schema_refuse_what_is_bad(text: str, found: list[tuple[str, int]]) -> None:
+def test_reader_and_schema_refuse_an_invalid_definition(
+    text: str, found: list[tuple[str, int]]
+) -> None:
     assert codes(text) == found
     assert yaml_definition.read(text.encode(), "x.yaml")[0] is None
     assert not SCHEMA.is_valid(Document.parse(text.encode(), "yaml").value)
 
 
 @pytest.mark.parametrize("text, found", ONLY_READ.values(), ids=ONLY_READ)
-def test_the_reader_sees_what_no_schema_can(text: str, found: list[tuple[str, int]]) -> None:
+def test_reader_finds_faults_that_a_schema_cannot(text: str, found: list[tuple[str, int]]) -> None:
     assert codes(text) == found
     assert {code for code, _ in found} <= BEYOND
     assert yaml_definition.read(text.encode(), "x.yaml")[0] is None
@@ -281,7 +283,7 @@ def test_invalid_yaml_is_reported_by_line(data: bytes, code: str, line: int) -> 
     assert codes(data) == [(code, line)]
 
 
-def test_strict_without_a_gate_is_remarked_and_no_error() -> None:
+def test_strict_without_a_gate_is_a_warning() -> None:
     text = HEAD + "    strict: false"
     assert codes(text) == [("no-gate", 4)] and read(text).phases[0].gate is None
 
@@ -339,7 +341,7 @@ def _put(value: Any, path: tuple[Any, ...], new: Any) -> Any:
 
 
 @given(st.data())
-def test_reader_and_schema_agree_whatever_is_changed(data: st.DataObject) -> None:
+def test_reader_and_schema_agree_after_any_change(data: st.DataObject) -> None:
     path = data.draw(st.sampled_from(BUILT_IN))
     value = Document.parse(path.read_bytes(), "yaml").value
     for _ in range(data.draw(st.integers(1, 2))):

@@ -17,7 +17,7 @@ BEGAN = 1_700_000_000_000
 
 
 class Hooks:
-    """The hooks of an agent in a project: what they say waits, until `ingest`."""
+    """The hooks of an agent in a project: their payloads wait in the spool until `ingest`."""
 
     def __init__(self, folder: Path, *, native: str = "n1", agent: str = "claude-code") -> None:
         self.home, self.project = folder / "home", folder / "project"
@@ -30,13 +30,13 @@ class Hooks:
         self.names = itertools.count()
 
     def another(self, native: str, agent: str = "") -> Hooks:
-        """Those of another conversation in the same project."""
+        """Return the hooks of another conversation in the same project."""
         other = Hooks.__new__(Hooks)
         other.__dict__.update(self.__dict__, native=native, agent=agent or self.agent)
         return other
 
-    def say(self, event: str, **more: Any) -> str:
-        """One payload; returns its name in the spool."""
+    def send(self, event: str, **more: Any) -> str:
+        """Write one payload; return its name in the spool."""
         common = {"session_id": self.native, "cwd": str(self.project), "hook_event_name": event}
         return self.put(json.dumps({**common, **more}).encode(), event)
 
@@ -54,28 +54,28 @@ class Hooks:
         init = Path("/proc/1/stat").read_text().rpartition(")")[2].split()[19]
         return f"{me.pid} {me.start} {me.boot} {init}" if me else f"{self.pid} 1 - -"
 
-    # -- what agents say -----------------------------------------------------------------------
+    # -- payloads of agents --------------------------------------------------------------------
 
     def start(self, source: str = "startup", **more: Any) -> str:
-        return self.say("SessionStart", source=source, **more)
+        return self.send("SessionStart", source=source, **more)
 
     def ask(self, prompt: str, id: str = "") -> str:
-        return self.say("UserPromptSubmit", prompt=prompt, prompt_id=id or f"p{next(self.names)}")
+        return self.send("UserPromptSubmit", prompt=prompt, prompt_id=id or f"p{next(self.names)}")
 
     def begin(self, id: str, command: str = "make", **more: Any) -> str:
         use = {"tool_name": "Bash", "tool_input": {"command": command}, "tool_use_id": id}
-        return self.say("PreToolUse", **use, **more)
+        return self.send("PreToolUse", **use, **more)
 
     def answer(self, id: str, command: str = "make", **more: Any) -> str:
         use = {"tool_name": "Bash", "tool_input": {"command": command}, "tool_use_id": id}
         payload = {"stdout": "ok", "stderr": "", "interrupted": False}
-        return self.say("PostToolUse", **use, tool_response=payload, duration_ms=12, **more)
+        return self.send("PostToolUse", **use, tool_response=payload, duration_ms=12, **more)
 
     def write(self, path: str, content: str = "text\n", id: str = "") -> str:
         full = str(self.project / path)
         os.makedirs(os.path.dirname(full), exist_ok=True)
         Path(full).write_text(content)
-        return self.say(
+        return self.send(
             "PostToolUse",
             tool_name="Write",
             tool_input={"file_path": full, "content": content},
@@ -84,18 +84,18 @@ class Hooks:
         )
 
     def stop(self, last: str = "done", **more: Any) -> str:
-        return self.say("Stop", last_assistant_message=last, **more)
+        return self.send("Stop", last_assistant_message=last, **more)
 
     def end(self, reason: str = "other") -> str:
-        return self.say("SessionEnd", reason=reason)
+        return self.send("SessionEnd", reason=reason)
 
-    # -- what became of it ---------------------------------------------------------------------
+    # -- recorded events -----------------------------------------------------------------------
 
     def open(self) -> forestay.Forestay:
         return forestay.open(str(self.home), cwd=str(self.project), trust_env=False)
 
     def events(self, session: str = "") -> list[tuple[str, str]]:
-        """Kind and gist of everything in a session, the only one unless it is named."""
+        """Return kind and main text of every event in a session, the only one by default."""
         with self.open() as home:
             chosen = session or self.sessions()[0]
             return [(one.event.kind, _gist(one.event.body)) for one in home.session(chosen).log()]

@@ -27,10 +27,10 @@ def bodies(hooks: Hooks) -> list[ev.Body]:
 
 def ran(hooks: Hooks, id: str, **more: Any) -> None:
     call = {"tool_name": "Bash", "tool_input": {"command": f"make {id}"}, "tool_use_id": id}
-    hooks.say("PostToolUse", **call, tool_response="no rule\n", **more)
+    hooks.send("PostToolUse", **call, tool_response="no rule\n", **more)
 
 
-def test_how_a_command_of_codex_ended_is_read_from_its_rollout(
+def test_exit_code_of_a_codex_command_is_read_from_its_rollout(
     hooks: Hooks, tmp_path: Path
 ) -> None:
     rollout = tmp_path / "rollout-1.jsonl"
@@ -40,7 +40,7 @@ def test_how_a_command_of_codex_ended_is_read_from_its_rollout(
         for id, code in ends.items()
     )
     rollout.write_text("".join(json.dumps(line) + "\n" for line in lines))
-    hooks.say("UserPromptSubmit", prompt="Go", transcript_path=str(rollout))
+    hooks.send("UserPromptSubmit", prompt="Go", transcript_path=str(rollout))
     for id in ("c1", "c2", "c3"):
         ran(hooks, id, transcript_path=str(rollout))
     found = [body for body in bodies(hooks) if isinstance(body, ev.CommandRan)]
@@ -55,10 +55,10 @@ def test_digest_reported_with_other_line_ends_is_that_of_the_file(hooks: Hooks) 
     path, data = hooks.project / "a.txt", b"one\r\nzwei\r\n"
     path.write_bytes(data)
     claude = hooks.another("n2", "claude-code")
-    claude.say("UserPromptSubmit", prompt="Go")
+    claude.send("UserPromptSubmit", prompt="Go")
     given = {"file_path": str(path), "old_string": "two", "new_string": "zwei"}
     payload = {"filePath": str(path), "originalFile": "one\ntwo\n", "oldString": "two"}
-    claude.say(
+    claude.send(
         "PostToolUse",
         tool_name="Edit",
         tool_input=given,

@@ -103,7 +103,7 @@ def test_imported_content_is_unconfirmed(stay: Forestay, transcripts: Path) -> N
     assert "make sail [failure]" in text and "a.py: created" in text
 
 
-def test_importing_twice_has_the_effect_of_once(stay: Forestay, transcripts: Path) -> None:
+def test_importing_twice_adds_no_event(stay: Forestay, transcripts: Path) -> None:
     [first] = import_from(stay, transcripts)
     [again] = import_from(stay, transcripts)
     assert (again.outcome, again.events, again.session) == ("known", 0, first.session)
@@ -151,7 +151,7 @@ def test_forgotten_transcript_is_not_imported_again(stay: Forestay, transcripts:
     assert stay.list() == []
 
 
-def test_secrets_and_long_words_are_treated_as_everywhere(
+def test_imported_secrets_are_removed_and_long_messages_stored_completely(
     stay: Forestay, tmp_path: Path, project: Path
 ) -> None:
     secret = "ghp_" + "a1B2" * 9
@@ -166,11 +166,11 @@ def test_secrets_and_long_words_are_treated_as_everywhere(
 
 
 def test_conversation_of_a_deleted_folder_is_imported(stay: Forestay, tmp_path: Path) -> None:
-    told_write = {"type": "create", "filePath": "/w/a.py", "content": "x\n"}
+    payload = {"type": "create", "filePath": "/w/a.py", "content": "x\n"}
     records = (
         user("go on", 1),
         uses("Write", {"file_path": "/w/a.py"}, 2),
-        result(2, 3, told_write),
+        result(2, 3, payload),
     )
     write(tmp_path / "agents" / "n1.jsonl", *records)
     [one] = import_from(stay, tmp_path / "agents")
@@ -183,8 +183,8 @@ def test_transcripts_of_codex_and_gemini_are_imported(
 ) -> None:
     rollout = tmp_path / "codex" / "rollout-1.jsonl"
     prompt = {"type": "message", "role": "user", "content": [{"type": "input_text", "text": "go"}]}
-    parse_prompt = {"type": "response_item", "timestamp": META.get("timestamp"), "payload": prompt}
-    write(rollout, META, parse_prompt, calls("shell", {"command": "ls"}, 1), output(1, 2, "x"))
+    prompt_record = {"type": "response_item", "timestamp": META.get("timestamp"), "payload": prompt}
+    write(rollout, META, prompt_record, calls("shell", {"command": "ls"}, 1), output(1, 2, "x"))
     [one] = import_from(stay, tmp_path / "codex", "codex")
     assert (one.outcome, one.goal, one.events) == ("adopted", "go", 3)
     chats = tmp_path / "gemini" / "p" / "chats" / "session-1.jsonl"
@@ -193,7 +193,7 @@ def test_transcripts_of_codex_and_gemini_are_imported(
     assert (two.goal, two.events) == ("row", 3)
 
 
-def test_empty_conversation_is_no_session(stay: Forestay, tmp_path: Path) -> None:
+def test_empty_conversation_creates_no_session(stay: Forestay, tmp_path: Path) -> None:
     write(tmp_path / "agents" / "n1.jsonl", line("summary"), user("x", 1, isMeta=True))
     [one] = import_from(stay, tmp_path / "agents")
     assert (one.outcome, one.session) == ("empty", "")
@@ -238,12 +238,14 @@ def test_since_is_a_span_or_a_day(since: str, ms: float) -> None:
 
 
 @pytest.mark.parametrize("since", ["yesterday", "-3d", "3", "d", "1970-13-01", "9999999999d"])
-def test_a_since_that_is_none_is_refused(since: str) -> None:
+def test_invalid_since_is_refused(since: str) -> None:
     with pytest.raises(InvalidInput, match="30d"):
         parse_since(since, 100 * DAY)
 
 
-def test_places_and_agents_that_are_none_are_refused(stay: Forestay, tmp_path: Path) -> None:
+def test_missing_folder_and_agent_without_transcripts_are_refused(
+    stay: Forestay, tmp_path: Path
+) -> None:
     with pytest.raises(InvalidInput, match="there is no"):
         import_from(stay, tmp_path / "nowhere")
     with pytest.raises(InvalidInput, match="cannot be read"):

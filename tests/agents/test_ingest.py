@@ -51,7 +51,7 @@ def test_events_of_hooks_are_backed_up(hooks: Hooks) -> None:
 
 
 @pytest.mark.req("X4-6")
-def test_session_begins_with_the_first_thing_asked_and_its_first_sentence_is_the_goal(
+def test_first_prompt_starts_the_session_and_its_first_sentence_is_the_goal(
     hooks: Hooks,
 ) -> None:
     hooks.start()
@@ -138,7 +138,7 @@ def test_todo_list_becomes_tasks_and_follows_its_changes(hooks: Hooks) -> None:
     def todo(id: str, *statuses: str) -> None:
         todos = [{"content": f"Part {n}", "status": s} for n, s in enumerate(statuses)]
         use = {"tool_name": "TodoWrite", "tool_input": {"todos": todos}, "tool_use_id": id}
-        hooks.say("PostToolUse", **use, tool_response={"newTodos": todos})
+        hooks.send("PostToolUse", **use, tool_response={"newTodos": todos})
 
     hooks.ask("Do both parts")
     todo("a", "in_progress", "pending")
@@ -210,7 +210,7 @@ def test_many_processes_ingest_and_nothing_is_doubled_or_lost(hooks: Hooks) -> N
 
 
 def test_ten_thousand_at_once_are_each_recorded_once_and_in_order(hooks: Hooks) -> None:
-    """Of four conversations, in lots that memory has room for."""
+    """They are of four conversations and are read in batches."""
     four = [hooks.another(f"n{number}") for number in range(4)]
     for one in four:
         one.ask(f"Count for {one.native}")
@@ -292,7 +292,7 @@ def test_two_concurrent_tools_are_distinguished_by_their_ids(hooks: Hooks) -> No
         assert holder.doing == ""
 
 
-def test_tool_that_was_broken_off_is_known_at_the_next_prompt(hooks: Hooks) -> None:
+def test_interrupted_tool_is_recorded_at_the_next_prompt(hooks: Hooks) -> None:
     hooks.ask("Go")
     hooks.begin("t1", "rm -r build")
     hooks.ask("No, stop")
@@ -350,7 +350,7 @@ def test_pause_at_the_end_of_an_agent_has_the_checkout(hooks: Hooks) -> None:
     assert (paused.git_branch, paused.git_commit) == ("main", made)
 
 
-def test_commit_that_an_agent_made_is_known_though_it_never_ends(hooks: Hooks) -> None:
+def test_commit_of_an_agent_is_recorded_before_its_run_ends(hooks: Hooks) -> None:
     shutil.rmtree(hooks.project)
     subprocess.run(["git", "init", "-q", "-b", "main", hooks.project], check=True)
     commit(hooks.project)
@@ -371,7 +371,7 @@ def test_commit_that_an_agent_made_is_known_though_it_never_ends(hooks: Hooks) -
 
 
 def commit(folder: Path) -> str:
-    """Its hash, once it is made."""
+    """Make an empty commit and return its hash."""
     who = ("-c", "user.name=x", "-c", "user.email=x@localhost")
     git = ["git", "-C", str(folder), *who]
     subprocess.run([*git, "commit", "-q", "--allow-empty", "-m", "more"], check=True)
@@ -426,23 +426,23 @@ def test_resume_after_an_interrupted_tool_reports_an_unknown_outcome(
     died(hooks)
     monkeypatch.chdir(hooks.project)
     assert main(["--home", str(hooks.home), "resume"]) == 7
-    payload = capsys.readouterr()
-    core, _, rest = payload.out.partition("Unknown outcomes (")
+    printed = capsys.readouterr()
+    core, _, rest = printed.out.partition("Unknown outcomes (")
     assert rest.splitlines()[1] == "- interrupted: its process died at: Bash: make install"
-    assert "Goal" in core and "agent done" not in payload.out + payload.err
+    assert "Goal" in core and "agent done" not in printed.out + printed.err
     assert main(["--home", str(hooks.home), "resume"]) == 0
 
 
 def ended_silently(hooks: Hooks) -> None:
-    """As `qwen -p` does: its turn is over, and then so is it, without an end."""
+    """End an agent after its turn without an end event, as `qwen -p` does."""
     child = subprocess.Popen(["sleep", "600"])
     hooks.pid = child.pid
     try:
         hooks.ask("Build it all")
         hooks.begin("t0", "make all")
         hooks.answer("t0", "make all")
-        hooks.say("Stop", last_assistant_message="It is built.")
-        hooks.say("Notification", message="done")
+        hooks.send("Stop", last_assistant_message="It is built.")
+        hooks.send("Notification", message="done")
     finally:
         child.kill()
         child.wait()
@@ -463,7 +463,7 @@ def test_agent_that_ended_after_its_turn_interrupted_nothing(
     assert hooks.events()[-2:] == [("session.paused", "claude-code ended"), ("session.resumed", "")]
 
 
-def test_next_conversation_after_a_silent_end_notes_a_pause(hooks: Hooks) -> None:
+def test_next_conversation_after_a_silent_end_records_a_pause(hooks: Hooks) -> None:
     ended_silently(hooks)
     with hooks.open() as home:
         home.agents.ingest()
@@ -473,9 +473,9 @@ def test_next_conversation_after_a_silent_end_notes_a_pause(hooks: Hooks) -> Non
     assert kinds(hooks)[-2:] == ["session.paused", "session.resumed"]
 
 
-def test_agent_that_is_asked_again_is_waiting_no_more(hooks: Hooks) -> None:
+def test_agent_is_idle_after_its_turn_and_busy_after_a_prompt(hooks: Hooks) -> None:
     hooks.ask("One")
-    hooks.say("Stop")
+    hooks.send("Stop")
     with hooks.open() as home:
         home.agents.ingest()
         assert [holder.is_idle for holder in home.context.store.machine.holders.find()] == [True]
@@ -563,7 +563,7 @@ def test_fork_is_a_new_session_linked_to_the_original(hooks: Hooks) -> None:
     assert (second.goal, second.from_session) == ("Fix it", first.session)
 
 
-def test_finished_session_is_followed_by_one_from_it_at_the_next_prompt(hooks: Hooks) -> None:
+def test_prompt_after_a_finished_session_starts_one_that_continues_it(hooks: Hooks) -> None:
     hooks.ask("Fix it")
     with hooks.open() as home:
         home.agents.ingest()
@@ -606,7 +606,7 @@ def test_aborted_session_records_nothing_more(hooks: Hooks) -> None:
     assert kinds(hooks, second) == ["session.started", "command.ran"]
 
 
-def test_forgotten_session_is_not_brought_back(hooks: Hooks) -> None:
+def test_prompt_after_a_forgotten_session_starts_a_new_one(hooks: Hooks) -> None:
     hooks.ask("Fix it")
     with hooks.open() as home:
         home.agents.ingest()
@@ -636,14 +636,14 @@ def test_waiting_payloads_are_forgotten_with_their_session(hooks: Hooks) -> None
 def test_subagents_start_with_their_task_and_stop_with_their_result(hooks: Hooks) -> None:
     hooks.ask("Fix it")
     sent = {"tool_name": "Agent", "tool_input": {"description": "look around", "prompt": "p"}}
-    hooks.say("PreToolUse", **sent, tool_use_id="s1")
-    hooks.say("SubagentStart", agent_id="a1", agent_type="Explore")
+    hooks.send("PreToolUse", **sent, tool_use_id="s1")
+    hooks.send("SubagentStart", agent_id="a1", agent_type="Explore")
     with hooks.open() as home:
         home.agents.ingest()
         assert {h.agent: h.doing for h in home.context.store.machine.holders.find()}[
             "a1"
         ] == "look around"
-        hooks.say(
+        hooks.send(
             "SubagentStop", agent_id="a1", agent_type="Explore", last_assistant_message="found"
         )
         home.agents.ingest()
@@ -659,7 +659,7 @@ def test_subagents_start_with_their_task_and_stop_with_their_result(hooks: Hooks
 
 def test_finished_subagent_is_not_running_without_a_stop_event(hooks: Hooks) -> None:
     hooks.ask("Fix it")
-    hooks.say("SubagentStart", agent_id="a1", agent_type="Explore")
+    hooks.send("SubagentStart", agent_id="a1", agent_type="Explore")
     about = '<task-id>a1</task-id>\n<status>killed</status>\n<summary>Agent "x" killed</summary>'
     hooks.ask(f"<task-notification>\n{about}\n</task-notification>", id="p2")
     with hooks.open() as home:
@@ -672,7 +672,7 @@ def test_subagent_of_a_process_that_died_has_an_unknown_outcome(hooks: Hooks) ->
     hooks.pid = child.pid
     try:
         hooks.ask("Fix it")
-        hooks.say("SubagentStart", agent_id="a1", agent_type="Explore")
+        hooks.send("SubagentStart", agent_id="a1", agent_type="Explore")
     finally:
         child.kill()
         child.wait()
@@ -681,7 +681,7 @@ def test_subagent_of_a_process_that_died_has_an_unknown_outcome(hooks: Hooks) ->
         assert home.session(hooks.sessions()[0]).brief().unknown_outcomes == 1
 
 
-# -- two at work -------------------------------------------------------------------------------
+# -- two agents --------------------------------------------------------------------------------
 
 
 def test_second_agent_in_a_project_does_not_write_into_the_session_of_the_first(
@@ -802,15 +802,15 @@ def test_half_of_a_secret_is_stored_nowhere(hooks: Hooks, left: int) -> None:
     hooks.ask("Fix it")
     hooks.begin("t1", cut_at(160 - len("Bash: ")))
     given = {"q": cut_at(400), "r": " " * (4 * 400 - left) + secret}
-    hooks.say("PostToolUse", tool_name="mcp__a__b", tool_use_id="t2", tool_input=given)
+    hooks.send("PostToolUse", tool_name="mcp__a__b", tool_use_id="t2", tool_input=given)
     todos = {"todos": [{"content": cut_at(160)}]}
-    hooks.say("PostToolUse", tool_name="TodoWrite", tool_use_id="t3", tool_input=todos)
+    hooks.send("PostToolUse", tool_name="TodoWrite", tool_use_id="t3", tool_input=todos)
     hooks.ask("Go on")
     with hooks.open() as home:
         home.agents.ingest()
-        payload = [repr(line.event.body) for line in home.session(hooks.sessions()[0]).log()]
-    assert len(payload) == 6
-    assert not [one for one in payload if secret[:6] in one]
+        bodies = [repr(line.event.body) for line in home.session(hooks.sessions()[0]).log()]
+    assert len(bodies) == 6
+    assert not [one for one in bodies if secret[:6] in one]
 
 
 def test_long_path_in_flight_is_cut_at_a_folder() -> None:
@@ -846,7 +846,7 @@ def test_payloads_set_aside_are_deleted_only_on_request(
 
 
 @pytest.mark.parametrize("number", ["1e400", "-1e999", "9" * 5000, "9" * 30])
-def test_number_beyond_range_loses_itself_and_not_its_payload(hooks: Hooks, number: str) -> None:
+def test_payload_with_a_number_beyond_range_is_recorded(hooks: Hooks, number: str) -> None:
     payload = {"session_id": "n1", "cwd": str(hooks.project), "prompt": "Go on", "x": [{"y": "?"}]}
     payload |= {"hook_event_name": "UserPromptSubmit", "prompt_id": "p1"}
     hooks.put(json.dumps(payload).replace('"?"', number).encode(), "UserPromptSubmit")
@@ -863,7 +863,7 @@ def test_invalid_json_stays_invalid_with_any_numbers(hooks: Hooks, bad: bytes) -
 
 
 @pytest.mark.parametrize("half", [b"\\ud83d", b"\\uDE00", b"\xf0\x9f"])
-def test_half_of_a_character_loses_no_payload(hooks: Hooks, half: bytes) -> None:
+def test_payload_with_half_a_character_is_recorded(hooks: Hooks, half: bytes) -> None:
     text = b'{"session_id":"n1","hook_event_name":"UserPromptSubmit","prompt":"%s"}'
     hooks.put(text % (b"Show \\ud83d\\ude00 and C:\\\\ud83d, cut " + half), "UserPromptSubmit")
     with hooks.open() as home:
@@ -872,7 +872,7 @@ def test_half_of_a_character_loses_no_payload(hooks: Hooks, half: bytes) -> None
 
 
 @pytest.mark.parametrize("where", ["new", "tmp"])
-def test_folders_and_pipes_in_the_spool_do_not_block_ingest(hooks: Hooks, where: str) -> None:
+def test_folders_and_links_in_the_spool_do_not_block_ingest(hooks: Hooks, where: str) -> None:
     hooks.ask("Fix it")
     folder = Path(hooks.spool.path(where, "folder"))
     folder.mkdir()
@@ -891,7 +891,7 @@ def test_folder_for_set_aside_payloads_is_created_again(hooks: Hooks) -> None:
     assert os.listdir(hooks.spool.path(BAD)) == [name]
 
 
-def test_lock_that_cannot_be_had_is_an_error_of_ours(hooks: Hooks) -> None:
+def test_lock_that_cannot_be_opened_is_reported(hooks: Hooks) -> None:
     hooks.ask("Fix it")
     os.mkdir(hooks.spool.path("lock"))
     with hooks.open() as home:
@@ -922,7 +922,7 @@ def test_files_outside_of_the_project_are_counted_together(hooks: Hooks) -> None
 
 
 def test_unknown_events_are_ignored_and_counted(hooks: Hooks) -> None:
-    hooks.say("SomethingNew", data=1)
+    hooks.send("SomethingNew", data=1)
     with hooks.open() as home:
         assert home.agents.ingest().ignored == 1
         assert home.agents.waiting() == 0
@@ -995,7 +995,7 @@ def test_payloads_of_a_damaged_session_wait_and_block_no_others(hooks: Hooks) ->
 # -- who ingests when --------------------------------------------------------------------------
 
 
-def test_beginning_is_left_to_the_hook_that_waits_for_it(hooks: Hooks) -> None:
+def test_start_is_left_to_the_hook_that_waits_for_it(hooks: Hooks) -> None:
     hooks.clock = itertools.count(int(time.time()))
     name = hooks.start()
     hooks.ask("Go")
@@ -1036,7 +1036,7 @@ def test_briefing_after_a_compaction_has_the_commands_since(hooks: Hooks) -> Non
     with hooks.open() as home:
         home.agents.hook("claude-code", hooks.start("resume"))
         hooks.answer("t1", "make one")
-        hooks.say("PreCompact", trigger="auto")
+        hooks.send("PreCompact", trigger="auto")
         text = home.agents.hook("claude-code", hooks.start("compact"))
     assert "Fix it all" in text and "make one" in text
     assert "Since your last briefing (#3): 1 command." in text
@@ -1044,7 +1044,7 @@ def test_briefing_after_a_compaction_has_the_commands_since(hooks: Hooks) -> Non
 
 
 def just_now(hooks: Hooks, source: str) -> str:
-    """The start of a run whose hook is still waiting, so that no other process ingests it."""
+    """Return the start of a run whose hook still waits, so that no other process ingests it."""
     name = hooks.start(source)
     os.utime(hooks.spool.path("new", name))
     return name
@@ -1109,13 +1109,13 @@ def test_session_is_saved_in_its_files_before_a_compaction_and_paused_at_the_end
     with hooks.open() as home:
         home.agents.ingest()
         home.session(hooks.sessions()[0]).files.bind("orchestrator")
-        hooks.say("SubagentStart", agent_id="a1", agent_type="Explore")
-        hooks.say("PreCompact", trigger="auto")
+        hooks.send("SubagentStart", agent_id="a1", agent_type="Explore")
+        hooks.send("PreCompact", trigger="auto")
         home.agents.ingest()
         saved = json.loads(file.read_text())
         assert [agent["status"] for agent in saved["agents"]] == ["in_progress"]
         assert saved["status"] == "in_progress"
-        hooks.say("SubagentStop", agent_id="a1", agent_type="Explore", last_assistant_message="x")
+        hooks.send("SubagentStop", agent_id="a1", agent_type="Explore", last_assistant_message="x")
         hooks.end()
         home.agents.ingest()
         saved = json.loads(file.read_text())
@@ -1142,8 +1142,8 @@ def test_commands_report_waiting_payloads_and_record_them(
         assert main([command, "--json"]) == 0
         assert json.loads(capsys.readouterr().out.splitlines()[-1])["waiting"] == 1
     assert main(["ingest", "--json"]) == 0
-    payload = json.loads(capsys.readouterr().out)
-    assert (payload["taken"], payload["waiting"], payload["busy"]) == (1, 0, False)
+    answer = json.loads(capsys.readouterr().out)
+    assert (answer["taken"], answer["waiting"], answer["busy"]) == (1, 0, False)
     assert kinds(hooks) == ["session.started", "message.sent", "note.added", "command.ran"]
 
 
@@ -1152,13 +1152,13 @@ def test_hook_answers_in_the_form_of_the_agent(
     hooks: Hooks, capsys: pytest.CaptureFixture[str], agent: str
 ) -> None:
     hooks.agent = agent
-    parse_prompt = {"gemini": "BeforeAgent"}.get(agent, "UserPromptSubmit")
-    hooks.say(parse_prompt, prompt="Fix it", prompt_id="p")
+    prompt_event = {"gemini": "BeforeAgent"}.get(agent, "UserPromptSubmit")
+    hooks.send(prompt_event, prompt="Fix it", prompt_id="p")
     name = hooks.start("resume")
     assert main(["--home", str(hooks.home), "hook", agent, "--payload", name]) == 0
-    payload = json.loads(capsys.readouterr().out)["hookSpecificOutput"]
-    assert payload["hookEventName"] == "SessionStart"
-    assert "Goal: Fix it" in payload["additionalContext"]
+    answer = json.loads(capsys.readouterr().out)["hookSpecificOutput"]
+    assert answer["hookEventName"] == "SessionStart"
+    assert "Goal: Fix it" in answer["additionalContext"]
 
 
 def test_hook_prints_nothing_without_a_briefing(
@@ -1171,7 +1171,7 @@ def test_hook_prints_nothing_without_a_briefing(
     assert capsys.readouterr() == ("", "")
 
 
-# -- what the doctor says of it ----------------------------------------------------------------
+# -- what the doctor reports ------------------------------------------------------------------
 
 
 def test_doctor_reports_lost_set_aside_and_waiting_payloads(hooks: Hooks) -> None:
@@ -1182,11 +1182,11 @@ def test_doctor_reports_lost_set_aside_and_waiting_payloads(hooks: Hooks) -> Non
         with open(hooks.spool.path("lost"), "ab") as lost:
             lost.write(b"...")
         hooks.answer("t1")
-        payload = {advice.code: advice for advice in home.doctor().left}
-        assert payload["spool-lost"].what.startswith("3 payload(s) of hooks could not be stored")
-        assert "1 payload(s) of hooks" in payload["spool-bad"].what
-        assert payload["spool-bad"].why == "claude-code: not JSON (1)"
-        assert payload["spool-waiting"].fix == "forestay ingest"
+        found = {advice.code: advice for advice in home.doctor().left}
+        assert found["spool-lost"].what.startswith("3 payload(s) of hooks could not be stored")
+        assert "1 payload(s) of hooks" in found["spool-bad"].what
+        assert found["spool-bad"].why == "claude-code: not JSON (1)"
+        assert found["spool-waiting"].fix == "forestay ingest"
         assert "spool-lost" not in {advice.code for advice in home.doctor(fix=True).left}
         home.agents.ingest()
         assert not {a.code for a in home.doctor().left} & {"spool-lost", "spool-waiting"}

@@ -1,6 +1,6 @@
 """Payloads of hooks become events on PostgreSQL: a sample of the ingest tests.
 
-They are those tests, imported; what is different here is where their home keeps its sessions.
+The tests are imported; only the store of the home differs.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Installing into agents: what each file becomes, and that uninstalling gives it back."""
+"""Installing into agents: how each file changes, and that uninstalling restores it."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def places(tmp_path: Path) -> Places:
 
 
 def _tree(places: Places) -> dict[str, bytes]:
-    """Every file outside of our own home, and every folder."""
+    """Return every file and folder outside of our own home."""
     found: dict[str, bytes] = {}
     for top in (places.user_home, places.root):
         for folder, _, names in os.walk(top):
@@ -57,7 +57,9 @@ def _uninstall(name: str, scope: str, places: Places) -> None:
 
 
 @pytest.mark.parametrize(("name", "scope"), EVERYWHERE)
-def test_on_empty_ground_uninstalling_leaves_nothing(name: str, scope: str, places: Places) -> None:
+def test_uninstalling_leaves_nothing_if_there_were_no_settings(
+    name: str, scope: str, places: Places
+) -> None:
     before = _tree(places)
     _install(name, scope, places)
     assert _tree(places) != before
@@ -114,7 +116,7 @@ def test_other_settings_stay_byte_for_byte(name: str, places: Places) -> None:
 
 
 @pytest.mark.parametrize(("name", "scope"), EVERYWHERE)
-def test_installing_twice_has_the_effect_of_once(name: str, scope: str, places: Places) -> None:
+def test_installing_twice_changes_nothing_more(name: str, scope: str, places: Places) -> None:
     _install(name, scope, places)
     assert install.plan_install(name, scope, places).changes == []
 
@@ -160,7 +162,7 @@ def test_tables_after_our_server_survive_an_uninstall(places: Places, mine: str)
     assert path.read_text().endswith(added)
 
 
-def test_a_server_of_that_name_that_is_not_ours_is_left_alone(places: Places) -> None:
+def test_server_of_the_same_name_that_is_not_ours_is_not_changed(places: Places) -> None:
     path = Path(places.user_home, ".gemini", "settings.json")
     path.parent.mkdir()
     path.write_text('{"mcpServers": {"forestay": {"command": "something-else"}}}')
@@ -170,7 +172,7 @@ def test_a_server_of_that_name_that_is_not_ours_is_left_alone(places: Places) ->
     assert any("was not changed" in line for line in plan.says)
 
 
-def test_claude_code_is_asked_to_list_the_server_itself(places: Places) -> None:
+def test_server_is_added_by_the_claude_command_unless_it_is_listed(places: Places) -> None:
     plan = install.plan_install("claude-code", USER, places)
     assert plan.runs == [
         ["claude", "mcp", "add", "--scope", "user", "forestay", "--", "/opt/bin/forestay", "mcp"]
@@ -181,7 +183,7 @@ def test_claude_code_is_asked_to_list_the_server_itself(places: Places) -> None:
     assert install.plan_install("claude-code", USER, places).runs == []
 
 
-def test_settings_behind_a_link_are_changed_where_they_are(places: Places) -> None:
+def test_linked_settings_are_changed_and_stay_linked(places: Places) -> None:
     real = Path(places.user_home, "dotfiles.json")
     real.write_text('{"a": 1}')
     link = Path(_hooks_file("claude-code", places))
@@ -216,16 +218,16 @@ def test_link_out_of_a_project_is_not_followed(name: str, link: str, places: Pla
 def test_hook_that_the_user_added_next_to_ours_stays(name: str, at: int, places: Places) -> None:
     _install(name, USER, places)
     path = Path(_hooks_file(name, places))
-    payload = json.loads(path.read_text())
-    payload["hooks"]["SessionStart"][0]["hooks"].insert(at, {"command": "mine"})
-    path.write_text(json.dumps(payload))
+    settings = json.loads(path.read_text())
+    settings["hooks"]["SessionStart"][0]["hooks"].insert(at, {"command": "mine"})
+    path.write_text(json.dumps(settings))
     _install(name, USER, places)
     _uninstall(name, USER, places)
     left = {"hooks": {"SessionStart": [{"hooks": [{"command": "mine"}]}]}}
     assert json.loads(path.read_text()) == left
 
 
-def test_a_plugin_of_that_name_that_is_not_ours_is_left_alone(places: Places) -> None:
+def test_plugin_of_the_same_name_that_is_not_ours_is_not_changed(places: Places) -> None:
     path = Path(places.root, ".opencode/plugin/forestay.js")
     path.parent.mkdir(parents=True)
     path.write_text("mine")
@@ -252,7 +254,7 @@ def test_unreadable_settings_are_named_and_not_changed(text: str, places: Places
 
 
 @pytest.mark.parametrize("text", ["", " \n"])
-def test_empty_settings_are_as_good_as_none(text: str, places: Places) -> None:
+def test_empty_settings_file_is_accepted(text: str, places: Places) -> None:
     path = Path(_hooks_file("gemini", places))
     path.parent.mkdir()
     path.write_text(text)
@@ -309,7 +311,7 @@ def test_no_settings_are_copied_into_our_home(places: Places) -> None:
             assert b"canary-9f3" not in Path(folder, name).read_bytes()
 
 
-def test_a_home_that_is_elsewhere_is_named_to_script_and_server(places: Places) -> None:
+def test_script_and_server_get_the_path_of_a_moved_home(places: Places) -> None:
     moved = msgspec.structs.replace(places, moved=True)
     _install("gemini", USER, moved)
     servers = json.loads(Path(_hooks_file("gemini", places)).read_text())["mcpServers"]

@@ -1,4 +1,4 @@
-"""What agents send means what the tables say; nothing that they send does any harm."""
+"""Payloads of agents are parsed into the expected events; none causes an unexpected error."""
 
 from __future__ import annotations
 
@@ -83,11 +83,11 @@ def test_start_has_its_source(agent: str, source: str) -> None:
         (None, 0),
     ],
 )
-def test_a_time_is_the_same_wherever_it_is_read(values: object, ms: int) -> None:
+def test_times_are_parsed_to_milliseconds(values: object, ms: int) -> None:
     assert parse_time(values) == ms
 
 
-def test_a_start_of_a_new_kind_is_a_start() -> None:
+def test_start_with_an_unknown_source_is_a_startup() -> None:
     assert parse_known("codex", payload("SessionStart", source="teleport")).source == "startup"
 
 
@@ -105,7 +105,9 @@ def test_end_has_its_reason(agent: str, event: str) -> None:
         ("gemini", "AfterAgent", "prompt_response"),
     ],
 )
-def test_a_turn_ends_with_the_last_words_of_the_agent(agent: str, event: str, field: str) -> None:
+def test_end_of_a_turn_has_the_last_message_of_the_agent(
+    agent: str, event: str, field: str
+) -> None:
     end = parse_known(agent, payload(event, **{field: "done, see a.py"}, input_tokens=900))
     assert end.what == "turn_end" and end.tokens == 900
     assert end.bodies == (ev.MessageSent(role="agent", text="done, see a.py"),)
@@ -174,12 +176,12 @@ def test_notification_reports_a_sub_agent_and_is_no_prompt() -> None:
     ]
 
 
-def test_a_notice_of_a_killed_sub_agent_is_its_death() -> None:
+def test_notification_of_a_killed_sub_agent_is_its_failure() -> None:
     died = bodies("claude-code", payload("UserPromptSubmit", prompt=NOTICE.format(status="killed")))
     assert died[1] == ev.AgentFailed(agent="a7", error='Agent "look" killed')
 
 
-def test_a_sub_agent_that_failed_dies_once() -> None:
+def test_failed_sub_agent_is_recorded_as_failed_once() -> None:
     notice = NOTICE.format(status="failed")
     values = bodies("claude-code", payload("UserPromptSubmit", prompt=notice))
     assert not any(isinstance(move, ev.AgentFailed) for move in values), (
@@ -188,12 +190,12 @@ def test_a_sub_agent_that_failed_dies_once() -> None:
     assert any(isinstance(move, ev.AgentFailed) for move in parse_prompt(notice))
 
 
-def test_a_notice_of_a_command_in_the_background_is_no_agent() -> None:
+def test_notification_of_a_background_command_is_not_about_an_agent() -> None:
     notice = "<task-notification><task-id>b1</task-id><status>failed</status></task-notification>"
     assert len(bodies("claude-code", payload("UserPromptSubmit", prompt=notice))) == 1
 
 
-def test_a_command_with_words_was_asked_by_a_user() -> None:
+def test_slash_command_with_arguments_is_a_user_message() -> None:
     typed = "<command-name>/mend</command-name>\n<command-args>the sail</command-args>"
     assert parse_prompt(typed)[1:] == (ev.MessageSent(role="user", text="/mend the sail"),)
     bare = "<command-name>/clear</command-name>\n<command-args></command-args>"
@@ -204,7 +206,7 @@ def test_empty_prompt_is_ignored() -> None:
     assert parse_payload("qwen", payload("UserPromptSubmit", prompt="")) is None
 
 
-def test_many_machine_texts_are_split_in_time() -> None:
+def test_many_machine_texts_are_separated_from_the_prompt() -> None:
     machine, own = split_machine_text(
         "<system-reminder>x</system-reminder>\n" * 20_000 + "go <task>"
     )
@@ -234,7 +236,7 @@ def test_started_call_is_described_in_one_line(doing: str) -> None:
     assert before.task == ("look around" if tool == "Agent" else "")
 
 
-def test_a_long_command_is_cut_where_it_is_only_mentioned() -> None:
+def test_long_command_is_shortened_in_its_description() -> None:
     values = payload("PreToolUse", tool_name="Bash", tool_input={"command": "x " * 9000})
     assert 150 < len(parse_known("codex", values).doing) <= 160
 
@@ -351,7 +353,7 @@ def test_no_part_of_a_cut_key_is_stored() -> None:
     assert "c2VjcmV0" not in body.error and "sorry" in body.error
 
 
-def test_a_call_of_a_server_is_a_command() -> None:
+def test_call_of_an_mcp_tool_is_a_command() -> None:
     [echo] = bodies("claude-code", ran("mcp__toy__echo", {"text": "ping", "deep": {"a": 1}}, "{}"))
     assert echo == ev.CommandRan(name="mcp__toy__echo", arguments="text=ping, deep={…}")
     named = {"server_name": "toy", "tool_name": "echo"}
@@ -558,7 +560,7 @@ def test_list_of_tasks_is_parsed_completely(agent: str) -> None:
     assert todo[0] == Todo("todo-" + sha("lay keel")[:8], "lay keel", "done")
 
 
-def test_a_list_is_never_longer_than_two_hundred() -> None:
+def test_list_of_tasks_is_limited_to_two_hundred() -> None:
     lines = [{"content": f"task {n}"} for n in range(900)]
     todo = parse_known("claude-code", ran("TodoWrite", {"todos": lines}, "")).todo
     assert todo is not None and len(todo) == 200
@@ -718,7 +720,7 @@ def test_opencode_reports_tokens_and_the_end_of_a_turn() -> None:
     assert parse_known("opencode", bus("session.compacted")).what == "compacted"
 
 
-# -- strangers ---------------------------------------------------------------------------------
+# -- unknown and invalid payloads --------------------------------------------------------------
 
 
 @pytest.mark.parametrize("agent", ["claude-code", "codex", "gemini", "opencode", "qwen", "cursor"])
@@ -761,11 +763,11 @@ ODD: dict[str, dict[str, Any]] = {
 
 
 @pytest.mark.parametrize("name", ODD)
-def test_an_odd_field_is_as_if_it_were_not_there(name: str) -> None:
+def test_invalid_optional_field_is_ignored(name: str) -> None:
     assert bodies("claude-code", ODD[name]) == command()
 
 
-def test_half_a_character_has_no_digest_and_breaks_nothing() -> None:
+def test_file_with_half_a_character_is_recorded_without_a_digest() -> None:
     [body] = bodies("claude-code", ran("Write", {**AT, "content": "\ud800"}, {"type": "create"}))
     assert isinstance(body, ev.FileChanged) and body.after == ""
 
@@ -820,14 +822,14 @@ VALUES = st.recursive(
     tool=st.sampled_from(TOOLS),
     more=st.dictionaries(st.sampled_from(KEYS), VALUES, max_size=8),
 )
-def test_no_payload_raises_anything_but_a_wrong_shape(
+def test_no_random_payload_raises_anything_but_a_wrong_shape(
     agent: str, event: str, tool: str, more: dict[str, Any]
 ) -> None:
     values = {**COMMON, "hook_event_name": event, "tool_name": tool, "sessionID": "s1", **more}
-    assert_heard_or_refused(agent, values)
+    require_parsed_or_refused(agent, values)
 
 
-def assert_heard_or_refused(agent: str, values: object) -> None:
+def require_parsed_or_refused(agent: str, values: object) -> None:
     try:
         found = parse_payload(agent, values)
     except WrongShape:
@@ -843,7 +845,7 @@ ODDS: tuple[Any, ...] = (
 
 
 def twisted(random: Random, value: Any) -> Any:
-    """The value with something in it that is not what it should be."""
+    """Return the value with a wrong part somewhere in it."""
     if isinstance(value, dict) and value and random.random() < 0.8:
         key = random.choice(list(value))
         if random.random() < 0.15:
@@ -871,7 +873,7 @@ def twist(rounds: int, seed: int) -> None:
         agent, values = random.choice(known)
         for _ in range(random.randrange(1, 4)):
             values = twisted(random, values)
-        assert_heard_or_refused(agent, values)
+        require_parsed_or_refused(agent, values)
 
 
 def test_no_twisted_payload_raises_anything_but_a_wrong_shape() -> None:
@@ -879,7 +881,9 @@ def test_no_twisted_payload_raises_anything_but_a_wrong_shape() -> None:
 
 
 @pytest.mark.soak
-def test_payloads_are_twisted_for_as_long_as_we_have(soak_seconds: float) -> None:
+def test_no_twisted_payload_raises_anything_but_a_wrong_shape_in_a_long_run(
+    soak_seconds: float,
+) -> None:
     end, seed = time.monotonic() + soak_seconds, 0
     while time.monotonic() < end:
         twist(5000, seed := seed + 1)

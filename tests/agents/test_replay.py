@@ -14,7 +14,7 @@ CORPUS = corpus.CORPUS / "hooks"
 pytestmark = corpus.needs_corpus
 
 NOTHING = "nothing"
-# Pattern of the file → what it says. The first that fits counts; reviewed one by one.
+# Pattern of the file → the expected kind of event. The first match counts.
 REVIEWED = {
     "*-SessionStart.json": "start",
     "*-UserPromptSubmit.json": "prompt",
@@ -76,7 +76,7 @@ def test_every_recorded_payload_has_the_expected_events() -> None:
     for path in recorded():
         name = str(path.relative_to(CORPUS))
         pattern = next((one for one in REVIEWED if fnmatch(name, one)), "")
-        assert pattern, f"{name} was never looked at"
+        assert pattern, f"{name} was never reviewed"
         used[pattern] += 1
         found = parse_payload(agent_of(path), json.loads(path.read_bytes()))
         assert (found.what if found else NOTHING) == REVIEWED[pattern], name

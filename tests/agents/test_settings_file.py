@@ -1,4 +1,4 @@
-"""Changes of another program's settings: ours goes in, ours goes out, all else stays."""
+"""Edits of another program's settings: our entry is added or removed, all else stays."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def test_invalid_json_is_refused_or_left_alone(file: tuple[str, Any], at: int, c
     assert settings_file.removed(there, PATH, _is_ours, made) == text
 
 
-def test_several_events_share_one_object_and_leave_together() -> None:
+def test_several_events_share_one_object_and_are_removed_together() -> None:
     text, made = '{\n  "model": "opus"\n}\n', []
     now = text
     for event in ("Stop", "SessionStart"):

@@ -1,4 +1,4 @@
-"""What a shell command did to files is found, and nothing that it did not do."""
+"""Changes of files by a shell command are found, and no others."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def repository(tmp_path: Path) -> Path:
     return folder
 
 
-def looked(folder: Path, since: int = 0, **more: object) -> Scan:
+def scanned(folder: Path, since: int = 0, **more: object) -> Scan:
     tree = find_tree(str(folder))
     return scan_tree(tree, child_environment(), since=since, clock=CLOCK, **more)  # type: ignore[arg-type]
 
@@ -69,7 +69,7 @@ def reported(found: Scan, *rows: File) -> list[FileChanged]:
     return sorted(new_changes(found, known.get), key=lambda change: change.path)
 
 
-# -- looking -----------------------------------------------------------------------------------
+# -- scanning ----------------------------------------------------------------------------------
 
 
 def test_changes_of_a_command_are_found_with_digests_and_lines(repository: Path) -> None:
@@ -78,7 +78,7 @@ def test_changes_of_a_command_are_found_with_digests_and_lines(repository: Path)
     (repository / "deep").mkdir()
     (repository / "deep" / "new é.py").write_text("n\n")
     (repository / "noise.log").write_text("never read\n")
-    assert reported(looked(repository)) == [
+    assert reported(scanned(repository)) == [
         FileChanged(path="deep/new é.py", action="created", after=sha("n\n")),
         FileChanged(path="gone.py", action="deleted", before=sha("b\n")),
         FileChanged(
@@ -96,7 +96,7 @@ def test_files_changed_before_the_command_are_not_listed(repository: Path) -> No
     (repository / "kept.py").write_text("dirty before\n")
     (repository / "gone.py").unlink()
     later = int(time.time() * 1000) + 60_000
-    assert looked(repository, since=later) == Scan()
+    assert scanned(repository, since=later) == Scan()
 
 
 def test_scan_takes_no_lock_and_does_not_change_the_index(repository: Path) -> None:
@@ -105,7 +105,7 @@ def test_scan_takes_no_lock_and_does_not_change_the_index(repository: Path) -> N
     age(index)
     before = (index.read_bytes(), index.stat().st_mtime_ns)
     (repository / ".git" / "index.lock").write_text("held by someone")
-    assert [one.path for one in looked(repository).found] == ["kept.py"]
+    assert [one.path for one in scanned(repository).found] == ["kept.py"]
     assert (index.read_bytes(), index.stat().st_mtime_ns) == before
 
 
@@ -114,25 +114,25 @@ def test_no_program_of_the_repository_is_run(repository: Path) -> None:
     trap.write_text(f"#!/bin/sh\ntouch {sprung}\n")
     trap.chmod(0o755)
     git(repository, "config", "core.fsmonitor", str(trap))
-    assert [one.path for one in looked(repository).found] == ["trap.sh"]
+    assert [one.path for one in scanned(repository).found] == ["trap.sh"]
     assert not sprung.exists()
 
 
-def test_of_a_large_file_only_that_it_changed_is_seen(
+def test_change_of_a_large_file_is_recorded_without_its_new_digest(
     repository: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(shell_changes, "MOST_BYTES", 10)
     (repository / "kept.py").write_text("x" * 11)
-    [change] = reported(looked(repository))
+    [change] = reported(scanned(repository))
     assert (change.path, change.after, change.before) == ("kept.py", "", sha("a\n"))
 
 
-def test_links_and_odd_names_are_not_followed(repository: Path, tmp_path: Path) -> None:
+def test_links_and_names_that_are_not_utf_8_are_left_out(repository: Path, tmp_path: Path) -> None:
     (tmp_path / "secret").write_text("s")
     (repository / "link").symlink_to(tmp_path / "secret")
     with open(os.fsencode(repository) + b"/\xff.py", "wb"):
         pass
-    assert looked(repository).found == ()
+    assert scanned(repository).found == ()
 
 
 def test_too_many_changed_files_are_limited_to_the_newest(
@@ -142,21 +142,21 @@ def test_too_many_changed_files_are_limited_to_the_newest(
     for name in ("1.py", "2.py", "3.py"):
         (repository / name).write_text(name)
         time.sleep(0.01)
-    found = looked(repository)
+    found = scanned(repository)
     assert [one.path for one in found.found] == ["3.py", "2.py"] and found.left == 1
 
 
 def test_a_repository_that_git_cannot_read_is_not_walked(repository: Path) -> None:
     (repository / ".git" / "index").write_text("torn")
     (repository / "kept.py").write_text("x\n")
-    assert looked(repository) == Scan(whole=False)
+    assert scanned(repository) == Scan(whole=False)
 
 
 def test_changes_are_found_without_git_by_a_short_walk(tmp_path: Path) -> None:
     for name in ("a.py", "sub/b.py", "node_modules/c.js", "sub/__pycache__/d.pyc"):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text(name)
-    found = looked(tmp_path, known=["was.py", "a.py"])
+    found = scanned(tmp_path, known=["was.py", "a.py"])
     assert {(one.path, one.there) for one in found.found} == {
         ("a.py", True),
         ("sub/b.py", True),
@@ -182,20 +182,20 @@ def test_unchanged_file_is_not_read_again(repository: Path) -> None:
     full = str(repository / "kept.py")
     (repository / "kept.py").write_text("x\n")
     age(repository / "kept.py")
-    parse_prompt: list[str] = []
+    requested: list[str] = []
 
     def seen(paths: Sequence[str]) -> Mapping[str, tuple[str, str]]:
-        parse_prompt.extend(paths)
+        requested.extend(paths)
         facts = os.stat(full)
         stamp = f"{facts.st_size}.{facts.st_ino}.{facts.st_mtime_ns}.{facts.st_ctime_ns}"
         return {full: (stamp, "f" * 64)}
 
-    found = looked(repository, seen=seen)
-    assert parse_prompt == [full] and [one.digest for one in found.found] == ["f" * 64]
+    found = scanned(repository, seen=seen)
+    assert requested == [full] and [one.digest for one in found.found] == ["f" * 64]
     assert found.seen(str(repository)) == {full: (found.found[0].stamp, "f" * 64)}
 
 
-# -- what is news ------------------------------------------------------------------------------
+# -- which changes are new --------------------------------------------------------------------
 
 NOW = ChangedFile("a.py", stamp="s", digest="d2", tracked=True, committed="d0")
 NEWS: dict[str, tuple[ChangedFile, File | None, FileChanged | None]] = {
@@ -268,7 +268,7 @@ def test_git_status_is_parsed_field_by_field() -> None:
 # -- changes that an agent reported -------------------------------------------------------------
 
 
-def test_a_digest_of_other_line_ends_becomes_that_of_the_file(tmp_path: Path) -> None:
+def test_digest_with_other_line_ends_is_replaced_by_that_of_the_file(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_bytes(b"one\r\ntwo\r\n")
     given = FileChanged(path="a.txt", before=sha("x"), after=sha("one\ntwo\n"))
     change, seen = complete_change(given, str(tmp_path), CLOCK.now())
@@ -288,7 +288,7 @@ def test_a_change_without_a_digest_gets_that_of_the_file(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("path", ["a.txt", "gone.txt", "/etc/passwd", "../x"])
-def test_a_change_that_the_file_does_not_speak_about_stays(tmp_path: Path, path: str) -> None:
+def test_change_that_the_file_does_not_confirm_stays_unaltered(tmp_path: Path, path: str) -> None:
     (tmp_path / "a.txt").write_text("changed again\n")
     given = FileChanged(path=path, before=sha("x"), after=sha("one\n"))
     assert complete_change(given, str(tmp_path), CLOCK.now())[0] == given

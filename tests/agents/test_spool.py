@@ -25,7 +25,7 @@ PAYLOAD = b'{"session_id": "7f1d", "hook_event_name": "PostToolUse"}'
 
 
 class Script:
-    """The script of a home, and what became of what it was given."""
+    """The script of a home, and the payloads that it stored."""
 
     def __init__(self, home: Path, sync: str = "", program: Sequence[str] = ("/bin/false",)):
         self.home, self.spool = home, Spool(str(home))
@@ -86,7 +86,7 @@ def test_probing_finds_a_way_of_syncing_that_works(script: Script) -> None:
     assert [one.data for one in script.kept()] == [PAYLOAD]
 
 
-def test_files_are_for_their_user_alone_whatever_the_umask(tmp_path: Path) -> None:
+def test_spooled_files_are_private_with_any_umask(tmp_path: Path) -> None:
     home = tmp_path / "home"
     home.mkdir()
     script = Script(home)
@@ -116,10 +116,10 @@ def test_sender_is_the_agent_and_not_a_shell_between(
 ) -> None:
     child = subprocess.Popen(["sleep", "60"])
     try:
-        payload = {**os.environ, "CLAUDE_PID": str(child.pid)}
+        variables = {**os.environ, "CLAUDE_PID": str(child.pid)}
         script.quietly(env={"CLAUDE_PID": str(child.pid)})
         line = f"/bin/sh {script.path} gemini AfterTool; true"
-        subprocess.run(["/bin/sh", "-c", line], input=PAYLOAD, check=True, env=payload)
+        subprocess.run(["/bin/sh", "-c", line], input=PAYLOAD, check=True, env=variables)
         claude, gemini = script.kept()
     finally:
         child.kill()
@@ -149,7 +149,7 @@ def test_unwritable_home_does_not_stop_the_agent(script: Script) -> None:
     assert script.spool.lost()[0] == 1
 
 
-def test_payload_beyond_the_limit_is_cut_and_the_agent_can_say_it_all(script: Script) -> None:
+def test_payload_beyond_the_limit_is_cut_and_the_agent_can_write_all_of_it(script: Script) -> None:
     script.quietly(b"x" * 50_000_000)
     (kept,) = script.kept()
     assert kept.is_cut and LIMIT - 200 < len(kept.data) < LIMIT
@@ -166,7 +166,7 @@ def test_payload_beyond_the_limit_is_stored_without_a_broken_pipe(script: Script
     assert script.spool.lost()[0] == 0
 
 
-def test_full_disk_is_counted_and_leaves_no_half(script: Script) -> None:
+def test_payload_that_cannot_be_written_is_counted_and_leaves_no_part(script: Script) -> None:
     def little() -> None:
         signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
         resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096))
@@ -196,7 +196,7 @@ def fill(path: Path) -> None:
 
 
 @pytest.mark.parametrize("missing", ["dd", "mv", "sync_tool"])
-def test_tool_that_is_gone_is_no_failure_of_the_hook(script: Script, missing: str) -> None:
+def test_missing_tool_does_not_make_the_hook_fail(script: Script, missing: str) -> None:
     script = Script(script.home, "d")
     text = script.path.read_text()
     script.path.write_text(text.replace(f" {missing}=/", f" {missing}=/not/there/"))
@@ -206,7 +206,7 @@ def test_tool_that_is_gone_is_no_failure_of_the_hook(script: Script, missing: st
     assert (len(script.kept()), lost) == ((1, 0) if missing == "sync_tool" else (0, 1))
 
 
-def test_search_path_of_the_project_has_no_say(script: Script, tmp_path: Path) -> None:
+def test_script_ignores_the_search_path(script: Script, tmp_path: Path) -> None:
     evil = tmp_path / "evil"
     evil.mkdir()
     for name in ("mv", "dd", "cat", "sync", "rm", "mkdir", "date", "wc", "printf", "read", "["):
@@ -218,7 +218,7 @@ def test_search_path_of_the_project_has_no_say(script: Script, tmp_path: Path) -
     assert not (tmp_path / "obeyed").exists()
 
 
-def test_folder_and_words_may_hold_anything(tmp_path: Path) -> None:
+def test_home_and_arguments_may_contain_any_characters(tmp_path: Path) -> None:
     home = tmp_path / "it's a 'home' $(touch obeyed) *"
     home.mkdir()
     script = Script(home)
@@ -340,7 +340,7 @@ def test_set_aside_payload_is_stored_and_no_longer_waits(script: Script) -> None
     assert script.spool.read(one.name) is None
 
 
-def test_looking_at_a_home_without_a_spool_finds_nothing(tmp_path: Path) -> None:
+def test_home_without_a_spool_has_no_payloads_and_none_is_created(tmp_path: Path) -> None:
     spool = Spool(str(tmp_path))
     assert (spool.count(), spool.waiting(), spool.lost(), spool.oldest()) == (0, [], (0, 0), None)
     assert list(tmp_path.iterdir()) == []

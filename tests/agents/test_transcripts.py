@@ -62,25 +62,25 @@ def result(of: int, second: int, payload: object, content: str = "", **more: Any
     return user([part], second, toolUseResult=payload)
 
 
-def test_claude_is_asked_and_answers() -> None:
+def test_prompts_and_answers_of_claude_are_parsed() -> None:
     reader = ClaudeReader()
     usage = {"input_tokens": 5, "cache_read_input_tokens": 90, "output_tokens": 5}
     message = {"model": "opus", "content": [{"type": "text", "text": "Done."}], "usage": usage}
-    parse_prompt, payload = events_of(
+    prompt, answer = events_of(
         reader,
         user("fix it", 1),
         user("a note of the program", 2, isMeta=True),
         user("[Request interrupted by user]", 3),
         line("assistant", 4, message={**message, "stop_reason": "end_turn"}),
     )
-    assert (parse_prompt.what, parse_prompt.key, parse_prompt.at) == ("prompt", "u1", 1767323041000)
-    assert parse_prompt.bodies == (ev.MessageSent(role="user", text="fix it"),)
-    assert (payload.what, payload.tokens, payload.model) == ("turn_end", 100, "opus")
-    assert payload.bodies == (ev.MessageSent(role="agent", text="Done."),)
+    assert (prompt.what, prompt.key, prompt.at) == ("prompt", "u1", 1767323041000)
+    assert prompt.bodies == (ev.MessageSent(role="user", text="fix it"),)
+    assert (answer.what, answer.tokens, answer.model) == ("turn_end", 100, "opus")
+    assert answer.bodies == (ev.MessageSent(role="agent", text="Done."),)
     assert (reader.native, reader.cwd, reader.branch) == ("n1", "/w", "main")
 
 
-def test_claude_runs_commands_and_edits_files() -> None:
+def test_commands_and_file_changes_of_claude_are_parsed() -> None:
     payload = {"type": "create", "filePath": "/w/a.py", "content": "x\n", "originalFile": None}
     assert bodies(
         ClaudeReader(),
@@ -105,7 +105,7 @@ def test_claude_runs_commands_and_edits_files() -> None:
     ]
 
 
-def test_claude_sends_sub_agents() -> None:
+def test_sub_agents_of_claude_are_parsed() -> None:
     sent = {"description": "look", "subagent_type": "Explore", "prompt": "p"}
     done = {"status": "completed", "agentId": "a7", "totalTokens": 9, "content": "found"}
     reader = ClaudeReader(agents={"t5": "a9"})
@@ -140,7 +140,7 @@ def test_work_of_a_claude_sub_agent_has_its_name() -> None:
     ]
 
 
-def test_claude_compacts_and_fails() -> None:
+def test_compaction_errors_and_queued_prompts_of_claude_are_parsed() -> None:
     failed = {"content": [{"type": "text", "text": "API Error: 529"}]}
     assert bodies(
         ClaudeReader(),
@@ -176,7 +176,7 @@ def output(of: int, second: int, payload: object) -> dict[str, Any]:
     return item("function_call_output", second, call_id=f"t{of}", output=payload)
 
 
-def test_codex_is_asked_and_answers() -> None:
+def test_prompts_and_answers_of_codex_are_parsed() -> None:
     reader = CodexReader()
     context = "<environment_context><cwd>/w</cwd></environment_context>"
     parts = [[{"type": "input_text", "text": text}] for text in ("fix it", "# AGENTS.md instru")]
@@ -259,7 +259,7 @@ def test_codex_reports_the_result_of_a_command(name: str) -> None:
     ]
 
 
-def test_end_records_of_codex_are_used() -> None:
+def test_exit_code_and_duration_come_from_the_end_record_of_codex() -> None:
     ended = {"type": "CommandExecution", "id": "t1", "exit_code": 3, "duration": {"secs": 2}}
     ended["duration"] = {"secs": 2, "nanos": 5_000_000}
     [ran] = bodies(
@@ -272,7 +272,7 @@ def test_end_records_of_codex_are_used() -> None:
     assert ran == ev.CommandRan(name="x", status="failure", error="exit 3\nno", duration_ms=2005)
 
 
-def test_codex_patches_plans_and_calls_servers() -> None:
+def test_patches_plans_and_mcp_calls_of_codex_are_parsed() -> None:
     patch = "*** Begin Patch\n*** Add File: a.py\n+x\n*** End Patch"
     made = item("custom_tool_call", 1, name="apply_patch", input=patch, call_id="t1")
     done = item("custom_tool_call_output", 2, call_id="t1", output="Exit code: 0\nOutput:\nok")
@@ -382,7 +382,7 @@ def write(path: Path, *records: object, end: str = "\n") -> Path:
     return path
 
 
-def heard_of(one: Transcript) -> tuple[list[Body], dict[str, int]]:
+def parsed_bodies(one: Transcript) -> tuple[list[Body], dict[str, int]]:
     unknown: dict[str, int] = {}
     return [move for parsed in read_events(one, unknown) for move in parsed.bodies], unknown
 
@@ -395,7 +395,7 @@ def test_claude_conversation_is_parsed_together_with_its_sub_agents(tmp_path: Pa
     [one] = find("claude-code", str(tmp_path))
     assert (one.native, one.cwd, one.path) == ("n1", "/w", str(main))
     assert one.paths[1] == (str(below), "a7") and one.size > 500
-    assert heard_of(one)[0] == [
+    assert parsed_bodies(one)[0] == [
         ev.MessageSent(role="user", text="fix it"),
         ev.CommandRan(name="ls", agent="a7", duration_ms=1000),
         ev.MessageSent(role="user", text="and that"),
@@ -403,7 +403,7 @@ def test_claude_conversation_is_parsed_together_with_its_sub_agents(tmp_path: Pa
     assert [each.native for each in find("claude-code", str(main))] == ["n1"]
 
 
-def test_conversations_of_codex_and_gemini_are_found_where_they_lie(tmp_path: Path) -> None:
+def test_conversations_of_codex_and_gemini_are_found_in_their_folders(tmp_path: Path) -> None:
     write(tmp_path / "2026" / "01" / "rollout-x.jsonl", META)
     write(tmp_path / "2026" / "history.jsonl", META)
     assert [one.native for one in find("codex", str(tmp_path))] == ["n1"]
@@ -416,7 +416,7 @@ def test_conversations_of_codex_and_gemini_are_found_where_they_lie(tmp_path: Pa
     write(project / "chats" / "session-0.json", old)
     first, second = sorted(find("gemini", str(tmp_path)), key=lambda one: one.native)
     assert (first.native, first.cwd, len(first.paths)) == ("n1", "/w", 2)
-    assert heard_of(second)[0] == [ev.MessageSent(role="user", text="an older one")]
+    assert parsed_bodies(second)[0] == [ev.MessageSent(role="user", text="an older one")]
 
 
 def test_unknown_entries_are_counted(tmp_path: Path) -> None:
@@ -425,7 +425,7 @@ def test_unknown_entries_are_counted(tmp_path: Path) -> None:
         file.write(b"{torn\n\xff\xfe\n" + b"[" * 5000 + b"\n\n")
         file.write(json.dumps(user("second", 2)).encode()[:-9])
     [one] = find("claude-code", str(tmp_path))
-    found, unknown = heard_of(one)
+    found, unknown = parsed_bodies(one)
     assert found == [ev.MessageSent(role="user", text="fix it")]
     assert unknown == {"teleport": 1, "not an object": 1, "not JSON": 3}
 
@@ -459,7 +459,7 @@ def test_transcripts_are_found_in_the_folder_of_each_agent() -> None:
         folder("cursor", "/home/u", {})
 
 
-def test_how_the_last_commands_ended_is_read_from_the_end_of_a_rollout(tmp_path: Path) -> None:
+def test_outcomes_of_the_last_commands_are_read_from_the_end_of_a_rollout(tmp_path: Path) -> None:
     payload = {"type": "CommandExecution", "id": "t1", "exit_code": 3}
     payload["duration"] = {"secs": 2, "nanos": 5_000_000}
     path = write(
@@ -477,7 +477,7 @@ def test_how_the_last_commands_ended_is_read_from_the_end_of_a_rollout(tmp_path:
     assert transcripts_find.outcomes(str(tmp_path)) == {}
 
 
-# -- strangers ---------------------------------------------------------------------------------
+# -- invalid records ---------------------------------------------------------------------------
 
 ODDS: tuple[Any, ...] = (None, True, -1, 2**70, 1e400, "", "x", "\ud800", [], {}, [{}], [[]])
 KNOWN: list[tuple[type[Reader], dict[str, Any]]] = [

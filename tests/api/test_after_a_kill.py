@@ -71,9 +71,9 @@ def test_briefing_after_a_kill_contains_everything(tmp_path: Path) -> None:
     code = 's.tasks.block("grammar", "the specification is ambiguous"); s.pause(context="asked")'
     killed_after(tmp_path / "home", tmp_path, code)
     with forestay.open(str(tmp_path / "home"), cwd=str(tmp_path)) as stay:
-        told = stay.current().brief(budget=800).text
+        text = stay.current().brief(budget=800).text
     for fact in ("port the parser", "lexer", "all tokens", "ambiguous", "asked", "paused"):
-        assert fact in told
+        assert fact in text
 
 
 @pytest.mark.req("S1-13")

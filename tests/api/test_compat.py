@@ -65,12 +65,12 @@ def test_save_works_on_another_root(tmp_path: Path) -> None:
 
 
 @pytest.mark.req("S4-45", "S4-91")
-def test_load_without_a_file_gives_none() -> None:
+def test_load_without_a_file_returns_none() -> None:
     assert compat.load_session() is None
 
 
 @pytest.mark.req("S4-47")
-def test_load_gives_the_state_that_was_saved() -> None:
+def test_load_returns_the_saved_state() -> None:
     state = new()
     state["mine"] = {"kept": ["ä", 1, None]}
     compat.save_session(state)
@@ -79,7 +79,7 @@ def test_load_gives_the_state_that_was_saved() -> None:
 
 @pytest.mark.req("S4-46")
 @pytest.mark.parametrize("version", ["99", "1.0.0", None, 1.0])
-def test_other_version_is_not_loaded_and_not_written_over(version: object) -> None:
+def test_other_version_is_not_loaded_and_not_overwritten(version: object) -> None:
     compat.save_session(new())
     CURRENT.write_text(json.dumps({**on_disk(), "schema_version": version}))
     before = CURRENT.read_bytes()
@@ -161,7 +161,7 @@ def test_archive_stores_the_session_under_its_id_and_frees_the_file() -> None:
 
 
 @pytest.mark.req("S4-52")
-def test_archive_without_a_current_file_is_fine() -> None:
+def test_archive_works_without_a_current_file() -> None:
     state = new()
     assert on_disk(compat.archive_session(state)) == state
 
@@ -182,7 +182,7 @@ def test_saving_a_new_session_archives_the_previous_one() -> None:
 
 
 @pytest.mark.parametrize("id", ["../../x", "a/b", "", ".hidden", 5, None])
-def test_id_that_is_a_path_is_not_archived(id: object, tmp_path: Path) -> None:
+def test_session_with_an_invalid_id_is_not_archived(id: object, tmp_path: Path) -> None:
     before = sorted(tmp_path.rglob("*"))
     with pytest.raises(InvalidInput):
         compat.archive_session({**new(), "session_id": id})
@@ -324,7 +324,7 @@ def test_invalid_agent_or_result_is_refused(agent: Any, result: Any) -> None:
     assert state["agents"] == []
 
 
-def test_agent_refuses_a_status_that_the_document_does_not_have() -> None:
+def test_unspecified_status_of_an_agent_is_refused() -> None:
     state = new()
     with pytest.raises(InvalidInput):
         compat.update_agent_status(state, "code-1", "dancing")
@@ -333,14 +333,14 @@ def test_agent_refuses_a_status_that_the_document_does_not_have() -> None:
 
 @pytest.mark.req("S4-44", "S4-67", "S4-70", "S4-85", "S4-91")
 @pytest.mark.parametrize("status", ["created", "paused", "in_progress"])
-def test_session_that_is_not_over_is_resumed(status: str) -> None:
+def test_open_session_is_resumed(status: str) -> None:
     compat.save_session({**new(), "status": status})
     state = compat.resume_from_state(compat.load_session())
     assert state["status"] == "in_progress" and on_disk() == state
 
 
 @pytest.mark.parametrize("status", ["complete", "aborted"])
-def test_session_that_is_over_is_not_resumed(status: str) -> None:
+def test_finished_session_is_not_resumed(status: str) -> None:
     compat.save_session({**new(), "status": status})
     with pytest.raises(Refused):
         compat.resume_from_state(compat.load_session())
@@ -361,7 +361,7 @@ def stay() -> Forestay:
     return forestay.open(clock=FakeClock())
 
 
-def test_saving_a_bound_file_goes_into_the_journal(stay: Forestay) -> None:
+def test_saving_a_bound_session_is_recorded_in_the_journal(stay: Forestay) -> None:
     with stay:
         session = stay.start("Add login", formats=["orchestrator"])
         state = compat.load_session()
@@ -418,7 +418,7 @@ def test_new_session_archives_a_bound_one_which_stays_open(stay: Forestay) -> No
         assert on_disk()["goal"] == "New"
 
 
-def test_saving_an_archived_session_that_is_not_over_makes_it_the_current_one_again(
+def test_saving_an_open_archived_session_makes_it_the_current_one_again(
     stay: Forestay,
 ) -> None:
     with stay:
@@ -476,12 +476,12 @@ def test_archiving_a_bound_session_leaves_the_file_that_replaced_it(
         state = compat.load_session() or {}
         if there == "corrupt":
             CURRENT.write_text("{ half")
-        came = begin_theirs() if there == "theirs" else CURRENT.read_bytes()
+        data = begin_theirs() if there == "theirs" else CURRENT.read_bytes()
         kept = compat.archive_session(state | {"status": "complete"}, home=stay)
         assert on_disk(kept)["status"] == "complete"
         assert session.status().status == "completed"
         aside = CURRENT if there == "theirs" else Path(f"{CURRENT}.corrupt")
-        assert aside.read_bytes() == came
+        assert aside.read_bytes() == data
 
 
 # -- phased workflows ------------------------------------------------------------------------------
@@ -556,7 +556,7 @@ def test_state_has_a_real_clock_and_round_trips() -> None:
     assert type(copy) is WorkflowState and copy == state
 
 
-def test_what_a_new_workflow_writes_passes_the_strict_check(tmp_path: Path) -> None:
+def test_state_of_a_new_workflow_passes_the_strict_check(tmp_path: Path) -> None:
     state = compat.create_session("spec", "a.md", {"total_phases": 2, "start_phase": 0})
     state.complete_phase(0, PhaseArtifact(0, evidence={"tests": 3}))
     tree = {f"{state.session_id}.json": json.loads(json.dumps(state.to_dict()))}
@@ -582,19 +582,19 @@ def _after_three(**lifecycle: Any) -> WorkflowState:
 @pytest.mark.req("S1-123", "S1-91", "S1-92", "S1-93", "S1-94", "S1-95", "S1-96", "S1-97", "S1-7")
 def test_resumption_context_counts_and_estimates() -> None:
     state = _after_three()
-    told = compat.resumption_context(state, state.updated_at + timedelta(minutes=45))
-    assert told.percent_complete == 50 and told.phases_remaining == 3
-    assert told.avg_phase_duration == 2400 and told.estimated_remaining == 7200
-    assert told.time_in_phase == 2700 and told.is_stalled is False
+    context = compat.resumption_context(state, state.updated_at + timedelta(minutes=45))
+    assert context.percent_complete == 50 and context.phases_remaining == 3
+    assert context.avg_phase_duration == 2400 and context.estimated_remaining == 7200
+    assert context.time_in_phase == 2700 and context.is_stalled is False
     assert compat.resumption_context(state, START + timedelta(days=1)).is_stalled is True
-    assert compat.resumption_context(state).is_stalled is True, "as it is now"
+    assert compat.resumption_context(state).is_stalled is True, "by the current time"
 
 
 @pytest.mark.req("S1-93", "S1-94", "S1-95", "S1-97")
 def test_resumption_context_without_a_finished_phase_estimates_nothing() -> None:
-    told = compat.resumption_context(workflow(), START + timedelta(days=9))
-    assert told.avg_phase_duration is None and told.estimated_remaining is None
-    assert told.is_stalled is False and told.status == "active"
+    context = compat.resumption_context(workflow(), START + timedelta(days=9))
+    assert context.avg_phase_duration is None and context.estimated_remaining is None
+    assert context.is_stalled is False and context.status == "active"
 
 
 @pytest.mark.req("S1-141")
@@ -602,8 +602,8 @@ def test_paused_time_does_not_count() -> None:
     state = _after_three()
     state.phase_timing[2]["paused_duration_seconds"] = 1800
     state.phase_timing[3]["paused_duration_seconds"] = 600
-    told = compat.resumption_context(state, state.updated_at + timedelta(minutes=45))
-    assert told.avg_phase_duration == 1800 and told.time_in_phase == 2100
+    context = compat.resumption_context(state, state.updated_at + timedelta(minutes=45))
+    assert context.avg_phase_duration == 1800 and context.time_in_phase == 2100
 
 
 @pytest.mark.req("S1-141")
@@ -611,14 +611,14 @@ def test_current_pause_does_not_count() -> None:
     state = _after_three()
     at = state.updated_at + timedelta(minutes=5)
     state.lifecycle.update(paused=True, paused_at=at.isoformat())
-    told = compat.resumption_context(state, at + timedelta(days=9))
-    assert told.time_in_phase == 300 and told.is_stalled is False
+    context = compat.resumption_context(state, at + timedelta(days=9))
+    assert context.time_in_phase == 300 and context.is_stalled is False
     state.lifecycle["paused"] = False
     assert compat.resumption_context(state, at + timedelta(days=9)).is_stalled is True
 
 
 @pytest.mark.req("S1-98")
-def test_status_of_the_context_has_an_order() -> None:
+def test_status_prefers_completed_then_paused_then_failed_then_stalled() -> None:
     late = START + timedelta(days=9)
     state = _after_three()
     assert compat.resumption_context(state, late).status == "possibly_stalled"
@@ -634,14 +634,14 @@ def test_status_of_the_context_has_an_order() -> None:
 def test_legacy_state_gives_a_warning_and_uses_the_given_total() -> None:
     state = _after_three()
     state.workflow_structure = {}
-    told = compat.resumption_context(state, START, total=3)
-    assert told.warnings == ("Legacy session format, limited resumption context",)
-    assert told.status == "completed" and told.phases_remaining == 0
+    context = compat.resumption_context(state, START, total=3)
+    assert context.warnings == ("Legacy session format, limited resumption context",)
+    assert context.status == "completed" and context.phases_remaining == 0
     assert compat.resumption_context(state, START).phases_remaining is None
 
 
 def test_overrun_counts_as_complete_with_nothing_remaining() -> None:
     state = _after_three()
     state.workflow_structure["total_phases"] = 2
-    told = compat.resumption_context(state, START)
-    assert told.percent_complete == 100 and told.phases_remaining == 0
+    context = compat.resumption_context(state, START)
+    assert context.percent_complete == 100 and context.phases_remaining == 0

@@ -75,7 +75,7 @@ def test_the_session_started_last_is_current(stay: Forestay) -> None:
     assert stay.use(first.id).id == stay.current().id == first.id
 
 
-def test_a_current_session_that_is_finished_is_not_written_to(stay: Forestay) -> None:
+def test_finished_current_session_is_refused_and_open_ones_are_offered(stay: Forestay) -> None:
     other = stay.start("still open")
     stay.start("finished").complete()
     with pytest.raises(NoSession) as caught:
@@ -170,7 +170,7 @@ def test_a_moved_repository_still_has_its_current_session(home: str, tmp_path: P
         assert [row.session for row in stay.list()] == [session.id]
 
 
-def test_a_moved_folder_without_git_finds_its_sessions_but_guesses_nothing(
+def test_moved_folder_without_git_lists_its_sessions_but_none_is_current(
     home: str, tmp_path: Path
 ) -> None:
     old = tmp_path / "old"
@@ -265,7 +265,7 @@ def test_death_of_the_last_holder_is_found_and_recorded(home: str, folder: Path)
     assert "code-1" in briefing.text
 
 
-def test_resuming_clears_the_interruption_and_counts(home: str, folder: Path) -> None:
+def test_resuming_clears_the_interruption_and_is_counted(home: str, folder: Path) -> None:
     with at(home, folder) as stay:
         session = stay.start("survive")
         process = working(stay, session, folder)
@@ -287,20 +287,20 @@ def test_releasing_a_session_is_not_an_interruption(home: str, folder: Path) -> 
 
 
 def test_two_processes_on_one_session_get_a_notice_of_each_other(home: str, folder: Path) -> None:
-    told: list[str] = []
-    with forestay.open(home, cwd=str(folder), on_notice=told.append) as stay:
+    notices: list[str] = []
+    with forestay.open(home, cwd=str(folder), on_notice=notices.append) as stay:
         session = stay.start("shared")
         process = working(stay, session, folder)
         Presence.of(stay.context)._check_again = 0.0
         session.note("who is there?")
         others = [(one.agent, one.state) for one in session.agents.others()]
         killed(process)
-    assert len(told) == 1
-    assert str(process.pid) in told[0]
+    assert len(notices) == 1
+    assert str(process.pid) in notices[0]
     assert ("code-1", "alive") in others
 
 
-def test_forked_child_is_a_separate_holder(stay: Forestay) -> None:
+def test_parent_and_forked_child_can_both_record(stay: Forestay) -> None:
     session = stay.start("forking")
     session.note("parent")
     child = os.fork()
@@ -377,7 +377,7 @@ def test_resuming_on_another_branch_is_reported_once(home: str, tmp_path: Path) 
     assert "drifted" not in second.attention
 
 
-def test_a_request_for_an_impossible_briefing_records_nothing(stay: Forestay) -> None:
+def test_resume_with_an_invalid_budget_records_nothing(stay: Forestay) -> None:
     session = stay.start("no")
     session.pause()
     with pytest.raises(forestay.InvalidInput):
@@ -460,8 +460,8 @@ def test_verify_checks_the_store_too(tmp_path: Path) -> None:
         )
         whole, session = stay.verify()
     assert (whole.session, whole.ok, session.session, session.ok) == ("", False, "two", True)
-    told = "; ".join(finding.what for finding in whole.findings)
-    assert "not listed" in told and "session one was acknowledged here" in told
+    findings = "; ".join(finding.what for finding in whole.findings)
+    assert "not listed" in findings and "session one was acknowledged here" in findings
 
 
 def test_a_start_that_is_refused_writes_nothing(home: str, folder: Path) -> None:

@@ -32,7 +32,7 @@ def kinds(session: Session) -> list[str]:
     return [line.event.kind for line in session.log()]
 
 
-def say(*bodies: ev.Body) -> Callable[[Session], object]:
+def record_events(*bodies: ev.Body) -> Callable[[Session], object]:
     return lambda session: session._recorder.record(*bodies)
 
 
@@ -58,8 +58,8 @@ CONTESTS: dict[str, tuple[Callable[[Session], object], Callable[[Session], objec
         "failed",
     ),
     "decision:db": (
-        say(ev.DecisionMade(decision="db", what="the store", chosen="sqlite")),
-        say(ev.DecisionMade(decision="db", what="the store", chosen="postgres")),
+        record_events(ev.DecisionMade(decision="db", what="the store", chosen="sqlite")),
+        record_events(ev.DecisionMade(decision="db", what="the store", chosen="postgres")),
         "sqlite",
         "postgres",
     ),
@@ -100,19 +100,19 @@ def outcome(session: Session, subject: str) -> str:
 def test_preferred_side_holds_on_both_devices(pair: Pair, subject: str, winner: str) -> None:
     contest(pair, subject)
     (case,) = pair.a.disputes.list()
-    said = {pair.laptop.stay.devices.name_of(side.device): side.outcome for side in case.sides}
+    outcomes = {pair.laptop.stay.devices.name_of(side.device): side.outcome for side in case.sides}
     number = next(s.number for s in case.sides if s.device == getattr(pair, winner).id)
     pair.a.disputes.settle(case.subject, prefer=number, because="I looked")
     pair.exchange()
     assert pair.a.disputes.list() == pair.b.disputes.list() == []
-    other = [text for device, text in said.items() if device != "laptop"]
+    other = [text for device, text in outcomes.items() if device != "laptop"]
     wanted = case.sides[number - 1].outcome
     assert outcome(pair.b, subject) == {"work went on": "active"}.get(wanted, wanted), other
     assert image(state_of(pair.a)) == image(state_of(pair.b))
 
 
 @pytest.mark.parametrize("subject", CONTESTS)
-def test_settled_or_not_both_sides_stay_in_the_journal(pair: Pair, subject: str) -> None:
+def test_both_sides_stay_in_the_journal_after_settling(pair: Pair, subject: str) -> None:
     contest(pair, subject)
     before = [line.event.hash for line in pair.a.log()]
     (case,) = pair.a.disputes.list()
@@ -143,13 +143,13 @@ def test_both_sides_can_be_merged_or_both_stay(
     assert sorted(outcome(pair.a, subject).split(" and ")) == sorted(wanted.split(" and "))
 
 
-def test_a_choice_of_both_rejects_neither(pair: Pair) -> None:
+def test_merged_decision_rejects_neither_option(pair: Pair) -> None:
     contest(pair, "decision:db")
     pair.a.disputes.settle(merge=True)
     assert getattr(state_of(pair.a).rows.get("decision", "db"), "rejected", None) == []
 
 
-def test_file_merged_by_the_user_has_its_present_content(pair: Pair) -> None:
+def test_recording_a_file_settles_the_dispute_about_it(pair: Pair) -> None:
     contest(pair, "file:x.py")
     write("a and b\n")(
         pair.desktop.session("s-1")
@@ -174,8 +174,8 @@ def test_settling_logs_the_sides_the_choice_and_the_reason(pair: Pair) -> None:
     *_, statement, note = [line.event.body for line in pair.a.log()]
     assert isinstance(statement, ev.StepCompleted) and isinstance(note, ev.NoteAdded)
     desk = pair.laptop.stay.devices.name_of(pair.desktop.id)
-    told = f"settled task t1: done (laptop) stands, not blocked ({desk}), because its tests ran"
-    assert note.text == told
+    expected = f"settled task t1: done (laptop) stands, not blocked ({desk}), because its tests ran"
+    assert note.text == expected
 
 
 def test_one_call_can_settle_everything(pair: Pair) -> None:
@@ -205,7 +205,7 @@ def test_dispute_can_be_settled_in_a_paused_or_finished_session(pair: Pair, stat
     assert outcome(pair.a, "step:t1") == "done" and pair.a.status().status == status
 
 
-def test_resuming_never_settles_that_a_session_is_not_over(pair: Pair) -> None:
+def test_resuming_does_not_settle_whether_a_session_is_completed(pair: Pair) -> None:
     contest(pair, "session")
     brief = pair.a.resume()
     assert brief.disputes == 1 and "session.resumed" not in kinds(pair.a)
@@ -227,7 +227,7 @@ def test_resuming_never_settles_that_a_session_is_not_over(pair: Pair) -> None:
         {"dispute": "t7", "prefer": 1},
     ],
 )
-def test_ambiguous_call_settles_nothing(pair: Pair, wrong: dict[str, Any]) -> None:
+def test_invalid_or_ambiguous_call_settles_nothing(pair: Pair, wrong: dict[str, Any]) -> None:
     contest(pair, "step:t1")
     with pytest.raises(InvalidInput):
         pair.a.disputes.settle(**wrong)
@@ -250,7 +250,7 @@ def test_the_newer_side_is_recommended_and_the_reason_given(pair: Pair) -> None:
     assert case.why == "it was stated 1 hour later by the clocks of the devices"
 
 
-def test_clock_behind_an_event_it_knows_is_ignored(pair: Pair) -> None:
+def test_clock_that_is_behind_known_events_is_not_trusted(pair: Pair) -> None:
     pair.laptop.clock.jump(-48 * HOUR)
     pair.a.note("a day that was")
     pair.a.note("more that the other does not know")
@@ -324,14 +324,14 @@ def test_a_file_against_the_journal_is_settled_either_way(
     lines = [one["command"] for one in dialogue(edited)["choices"]]
     assert lines == ["forestay settle 1 --prefer file", "forestay settle 1 --prefer journal", ""]
     edited.resume()
-    assert len(edited.disputes.list()) == 1, "to resume is not to settle"
+    assert len(edited.disputes.list()) == 1, "resuming does not settle it"
     edited.disputes.settle(str(case.number), prefer=side)
     assert edited.disputes.list() == [] and state_of(edited).core.goal == goal
     (place,) = Path(edited.files.list()[0].root).rglob("*.json")
     assert json.loads(place.read_text())["goal"] == goal
 
 
-def test_missing_disputes_are_reported(pair: Pair) -> None:
+def test_dialogue_of_a_session_without_disputes_has_none(pair: Pair) -> None:
     home: Forestay = pair.laptop.stay
     assert dialogue(home.session("s-1"))["disputes"] == []
 

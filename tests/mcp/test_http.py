@@ -64,7 +64,7 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     process.stdout.close()
     with forestay.open(env["FORESTAY_HOME"], cwd=str(folder)) as stay:
         assert not any(stay.session(row.session).agents.others() for row in stay.list()), (
-            "it did not let go"
+            "the server still holds a session"
         )
 
 

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.mcp.test_tools import test_fourteen_actions_are_possible
+from tests.mcp.test_tools import test_fourteen_specified_actions_are_possible
 
-SAMPLE = [test_fourteen_actions_are_possible]
+SAMPLE = [test_fourteen_specified_actions_are_possible]
 
 
 @pytest.fixture

@@ -1,6 +1,6 @@
-"""The server checked by programs of others: the inspector, and the protocol's own suite.
+"""The server checked by other programs: the inspector, and the suite of the protocol.
 
-What the suite cannot find here is listed, with the reason, in conformance.yml: a check that fails
+Features that are not offered are listed, with the reason, in conformance.yml: a check that fails
 and is not listed fails the test, and so does one that is listed and passes.
 """
 
@@ -84,7 +84,7 @@ def test_inspector_starts_a_session_and_reads_it(inspect: Any, era: str) -> None
 
 
 class _WithToken:
-    """Adds the token, which the suite cannot send; everything else is unchanged."""
+    """An application that adds the token, which the suite cannot send."""
 
     def __init__(self, inner: ASGIApp, token: str) -> None:
         self._inner = inner

@@ -55,7 +55,7 @@ def test_resume_pulls_from_other_devices_first(
 
 
 @pytest.mark.req("X1-11")
-def test_fourteen_actions_are_possible(ask: Ask, call: Call, project: Path) -> None:
+def test_fourteen_specified_actions_are_possible(ask: Ask, call: Call, project: Path) -> None:
     known = ask("find", what="workflows")["found"]  # list_workflows
     assert "spec-execution" in [each["name"] for each in known]
     began = ask("start", goal="Carry it out", workflow="spec-execution", target="spec.md")  # start
@@ -122,7 +122,7 @@ def test_everything_that_can_be_found_is_found(ask: Ask, project: Path) -> None:
 # -- recording -------------------------------------------------------------------------------------
 
 
-def test_every_event_names_a_method_that_takes_a_key() -> None:
+def test_every_event_has_a_method_and_its_usage_in_the_description() -> None:
     for name in VERBS:
         owner, path = VERBS[name]
         assert callable(getattr(owner, path.rpartition(".")[2]))
@@ -217,7 +217,7 @@ def test_several_possible_sessions_give_a_question_with_choices(ask: Ask, call: 
         assert not answer.is_error and not answer.values["ok"]
         choices = answer.values["question"]["choices"]
         assert {one["session"] for one in choices} == {"one", "two"}
-        assert unfenced(answer.texts[0])
+        assert is_fenced(answer.texts[0])
     assert ask("resume", session="one")["session"] == "one"
 
 
@@ -261,7 +261,7 @@ def test_finish_lists_open_tasks_and_agents(ask: Ask) -> None:
 # -- proofs ----------------------------------------------------------------------------------------
 
 
-def test_a_proof_is_observed_evidence(ask: Ask) -> None:
+def test_proof_is_run_once_per_key_and_listed(ask: Ask) -> None:
     ask("start", goal="x", workflow="feature")
     answer = ask("prove", command=["sh", "-c", "echo fine"], key="p", **{"as": "tests_pass"})
     assert answer["passed"] and answer["tail"] == "fine"
@@ -387,7 +387,7 @@ def test_busy_home_gives_a_retryable_error(
 # -- answers ---------------------------------------------------------------------------------------
 
 
-def unfenced(text: str) -> bool:
+def is_fenced(text: str) -> bool:
     return text.startswith("<<<data ") and text.endswith(">>>")
 
 
@@ -440,7 +440,7 @@ def test_notices_of_the_home_are_in_the_answer(ask: Ask, runner: ToolRunner) -> 
     assert "notices" not in ask("find", what="status")
 
 
-def test_reports_of_hooks_are_ingested_before_a_call_and_in_between(
+def test_payloads_of_hooks_are_ingested_before_a_call_and_in_between(
     ask: Ask, runner: ToolRunner, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     taken: list[float | None] = []

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import copy
+import pickle
 from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 
 import forestay
-from forestay.base.clock import FakeClock
+from forestay.base.clock import FakeClock, iso, to_datetime
 
 
 def test_status_has_typed_fields_and_the_json_of_the_command_line(tmp_path: Path) -> None:
@@ -72,3 +74,17 @@ def test_recovery_code_is_not_in_the_representation_of_a_result(tmp_path: Path) 
         (device,) = stay.devices.list().devices
     assert changed.recovery and changed.recovery not in repr(changed)
     assert device.this and device.added.tzinfo is UTC and device.revoked is None
+
+
+def test_value_can_be_copied_and_pickled(tmp_path: Path) -> None:
+    with forestay.open(str(tmp_path / "home"), cwd=str(tmp_path)) as stay:
+        status = stay.start("Add login").status()
+    assert (
+        copy.copy(status) == copy.deepcopy(status) == pickle.loads(pickle.dumps(status)) == status
+    )
+
+
+@pytest.mark.parametrize("ms", [10**18, 10**15, -(10**15), -(10**18), -62_150_000_000_000])
+def test_time_that_no_datetime_can_hold_is_the_nearest_one(ms: int) -> None:
+    nearest = (datetime.max if ms > 0 else datetime.min).replace(tzinfo=UTC)
+    assert to_datetime(ms) == to_datetime(iso(ms)) == nearest

@@ -145,12 +145,13 @@ def to_datetime(at: int | str) -> datetime:
     """
     from datetime import UTC, datetime, timedelta
 
-    if isinstance(at, str):
-        return datetime.fromisoformat(at)
     try:
+        if isinstance(at, str):
+            return datetime.fromisoformat(at)
         return datetime.fromtimestamp(0, UTC) + timedelta(milliseconds=at)
-    except OverflowError:
-        return (datetime.max if at > 0 else datetime.min).replace(tzinfo=UTC)
+    except (OverflowError, ValueError):  # `iso` writes such a time in a form of its own
+        is_early = str(at).startswith(("-", "0000"))
+        return (datetime.min if is_early else datetime.max).replace(tzinfo=UTC)
 
 
 def to_ms(at: datetime) -> int:

@@ -78,6 +78,9 @@ class Value:
             return [one.as_json() if isinstance(one, Value) else one for one in value]
         return value.as_json() if isinstance(value, Value) else value
 
+    def __reduce__(self) -> tuple[type[Value], tuple[Any]]:
+        return type(self), (self._source,)  # for copies and pickles, as no field can be set
+
     def __eq__(self, other: object) -> bool:
         return type(other) is type(self) and other._source == self._source
 

@@ -18,7 +18,7 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
-from tests.memory import room_in_memory
+from tests.memory import memory_folder
 from tests.warm import Warm
 
 TYPE_CHECKING = False
@@ -33,7 +33,7 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # Tests write to memory if it has enough room: a sync costs nothing there. What survives a power cut
 # is shown by `tests/crash`, which records what was synced.
-if (memory := room_in_memory()) is not None:
+if (memory := memory_folder()) is not None:
     os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", memory)
 
 _GIVEN_POSTGRES = os.environ.get("FORESTAY_TEST_POSTGRES") or ""
@@ -209,7 +209,7 @@ def plain_user() -> Iterator[Path]:
 @pytest.fixture
 def open_folder() -> Iterator[Path]:
     """Make a folder that other users can read: pytest restricts its own at the start of a run."""
-    folder = Path(tempfile.mkdtemp(dir=room_in_memory()))
+    folder = Path(tempfile.mkdtemp(dir=memory_folder()))
     folder.chmod(0o755)
     yield folder
     subprocess.run(["chmod", "-R", "u+rwx", str(folder)], check=True)

@@ -147,7 +147,7 @@ def simulate(random: Random, steps: int = 20, *, newer: bool = True) -> World:
     return world
 
 
-def closed(held: dict[str, Event], wanted: Iterable[str]) -> list[Event]:
+def with_ancestors(held: dict[str, Event], wanted: Iterable[str]) -> list[Event]:
     """Return these events and all of their ancestors."""
     found: dict[str, Event] = {}
     todo = list(wanted)
@@ -219,7 +219,9 @@ def _exchange(world: World) -> None:
         target.receive(list(source.held.values()))
     else:
         hashes = list(source.held)
-        target.receive(closed(source.held, world.random.sample(hashes, min(2, len(hashes)))))
+        target.receive(
+            with_ancestors(source.held, world.random.sample(hashes, min(2, len(hashes))))
+        )
 
 
 def _join(world: World) -> None:

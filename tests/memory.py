@@ -7,7 +7,7 @@ import os
 _PLACE = "/dev/shm"
 
 
-def room_in_memory(least: int = 1 << 31) -> str | None:
+def memory_folder(least: int = 1 << 31) -> str | None:
     """Return a folder in memory with at least `least` free bytes, or None."""
     try:
         facts = os.statvfs(_PLACE)

@@ -22,7 +22,7 @@ from typing import Any
 
 import psycopg
 
-from tests.memory import room_in_memory
+from tests.memory import memory_folder
 
 _QUICK = {
     "fsync": "off",  # tests kill processes, not the power
@@ -63,7 +63,7 @@ class PgServer:
         self._bin = binaries(version)
         self._settings = {**_QUICK, **settings}
         self._as = unprivileged_user()
-        memory = None if data else room_in_memory(1 << 29)
+        memory = None if data else memory_folder(1 << 29)
         self.folder = Path(tempfile.mkdtemp(prefix="fs-pg-", dir=memory))
         self._data = Path(data) / "data" if data else self.folder / "data"
         self._process: subprocess.Popen[bytes] | None = None

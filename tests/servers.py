@@ -73,7 +73,7 @@ def shared(name: str, start: Callable[[Path], list[str]], folder: Path) -> Itera
         with open(place / "begin", "a") as begin:
             fcntl.flock(begin, fcntl.LOCK_EX)
             endpoint_file = place / "endpoint"
-            if not endpoint_file.exists() or not _answers(endpoint_file.read_text()):
+            if not endpoint_file.exists() or not _is_up(endpoint_file.read_text()):
                 endpoint_file.write_text(_start_server(place, start))
         yield Server(endpoint_file.read_text())
 
@@ -85,7 +85,7 @@ def _start_server(place: Path, start: Callable[[Path], list[str]]) -> str:
         endpoint = (place / "answers").read_text()
         deadline = time.monotonic() + _TIMEOUT_SECONDS
         while not os.waitpid(supervisor, os.WNOHANG)[0] and time.monotonic() < deadline:
-            if _answers(endpoint) and not os.waitpid(supervisor, os.WNOHANG)[0]:
+            if _is_up(endpoint) and not os.waitpid(supervisor, os.WNOHANG)[0]:
                 return endpoint
             time.sleep(0.1)
     pytest.skip(f"{place.name} does not run here: {(place / 'log').read_text()[-300:]}")
@@ -106,7 +106,7 @@ def _spawn(place: Path, command: list[str]) -> int:
         os.close(log)
 
 
-def _answers(endpoint: str) -> bool:
+def _is_up(endpoint: str) -> bool:
     opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
     try:
         opener.open(endpoint, timeout=2).close()

@@ -14,7 +14,7 @@ from forestay.errors import ForestayError, InvalidInput
 from forestay.health import format_checks
 from forestay.mirror.session_files import mirror_of
 from tests.crash.foreign_files import _REFUSALS, _leave_unchanged, _prepare
-from tests.crash.mirror import _leftovers, _open
+from tests.crash.mirror import _find_leftovers, _open
 from tests.crash.scenario import Ack, Scenario
 from tests.format_helpers import CRAFT, MAIN, ORCHESTRATOR
 
@@ -64,7 +64,7 @@ def _check_recovered(kind: str, home: str, acked: Sequence[str]) -> list[str]:
     is_visible = any(len(p.read_bytes()) == LEFT.get(kind, HALF) for p in shown)
     problems = [] if is_visible else ["the old content is not in a visible file"]
     problems += [f"still damaged: {left.what}"] if left else []
-    return [*problems, *_leftovers(_folder(home))]
+    return [*problems, *_find_leftovers(_folder(home))]
 
 
 RECOVERED = {
@@ -107,7 +107,7 @@ def _check_acknowledged(home: str, acked: Sequence[str]) -> list[str]:
         verdicts = opened.files.contract.verify()
     problems += [f"{name} does not hold" for name, v in verdicts.items() if not v.ok]
     problems += [] if set(verdicts) == {"first", "second"} else [f"{list(verdicts)}"]
-    return [*problems, *_leftovers(_folder(home))]
+    return [*problems, *_find_leftovers(_folder(home))]
 
 
 ACKNOWLEDGED = Scenario(
@@ -193,7 +193,7 @@ def _check_command(
     problems = [] if whole == 1 else [f"the previous session exists {whole} times"]
     problems += [f"still left: {why}" for why in left]
     problems += [] if current.exists() == is_current else [f"current: {current.exists()}"]
-    return [*problems, *_leftovers(folder)]
+    return [*problems, *_find_leftovers(folder)]
 
 
 def _orchestrator_scenario(
@@ -250,7 +250,7 @@ def _check_unbound(home: str, acked: Sequence[str]) -> list[str]:
     problems += (
         [] if all('"completed"' in p.read_text() for p in made) else ["the file is out of date"]
     )
-    return [*problems, *_leftovers(_folder(home))]
+    return [*problems, *_find_leftovers(_folder(home))]
 
 
 UNBOUND = Scenario(_prepare_bound, _unbind_and_bind, _check_unbound, (*_REFUSALS, InvalidInput))

@@ -11,7 +11,7 @@ from pathlib import Path
 import forestay
 from forestay.errors import Busy, ReadOnly, Refused, StoreFailed
 from forestay.mirror.ai_session_cleanup import Wanted
-from tests.crash.mirror import _leftovers, _open
+from tests.crash.mirror import _find_leftovers, _open
 from tests.crash.scenario import Ack, Scenario
 from tests.format_helpers import CRAFT, INDEX, MAIN, PRAXIS, STATE, fill, snapshot
 
@@ -53,7 +53,7 @@ def _check_adopted(home: str, acked: Sequence[str]) -> list[str]:
         problems += [f"{o.format} is not listed" for o in found.values() if o.session not in listed]
     after = _files(folder)
     touched = {name for name in before | after if before.get(name) != after.get(name)}
-    return [*problems, *(f"{name} was touched" for name in touched), *_leftovers(folder)]
+    return [*problems, *(f"{name} was touched" for name in touched), *_find_leftovers(folder)]
 
 
 def _files(folder: Path) -> dict[str, bytes]:
@@ -133,7 +133,7 @@ def _check_cleaned(home: str, acked: Sequence[str]) -> list[str]:
     files = [path.name for path in (folder / ".ai-session-archive" / name).iterdir()]
     wanted = {"history.jsonl", "implementation-plan.yaml", "state.yaml"}
     problems += [] if wanted <= set(files) else [f"the archive has {files}"]
-    return [*problems, *_leftovers(folder)]
+    return [*problems, *_find_leftovers(folder)]
 
 
 _REFUSALS = (StoreFailed, Busy, ReadOnly, Refused)

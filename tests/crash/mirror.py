@@ -103,11 +103,11 @@ def _check(
         session.note("the next command")
         if _own_kinds(session) != [*kinds, "note.added"]:
             problems.append("the next event is not simply added")
-        problems += _disagreements(session, folder, edits, bool(work))
+        problems += _find_disagreements(session, folder, edits, bool(work))
         if not (report := session.verify()).ok:
             problems.append(f"does not verify: {report.findings}")
     refused = [line for line in notices if "not written" in line or "not up to date" in line]
-    return [*problems, *refused, *_leftovers(folder)]
+    return [*problems, *refused, *_find_leftovers(folder)]
 
 
 def _own_kinds(session: Session) -> list[str]:
@@ -124,7 +124,7 @@ def _judge_kinds(work: Sequence[Step], kinds: Sequence[str], acked: Sequence[str
     return [*problems, *judge(intended, found, flat[: len(acked)])]
 
 
-def _disagreements(
+def _find_disagreements(
     session: Session, folder: Path, edits: Sequence[str], bound_at_first: bool
 ) -> list[str]:
     """Return where the files disagree with the journal."""
@@ -138,7 +138,7 @@ def _disagreements(
         if not place.exists():
             problems.append(f"{binding.format}: {place.name} is missing")
         elif binding.format == "ai-session":
-            updates = _updates(session, bound_at_first)
+            updates = _allowed_updates(session, bound_at_first)
             problems += _check_ai_session(place.parent, titles, commands, updates, status)
         else:
             problems += _check_json(binding.format, json.loads(place.read_text()), titles, status)
@@ -148,7 +148,7 @@ def _disagreements(
     return problems
 
 
-def _updates(session: Session, bound_at_first: bool) -> list[list[str]]:
+def _allowed_updates(session: Session, bound_at_first: bool) -> list[list[str]]:
     """Return the contents that the log may have: each event since its files exist, once."""
     kinds = [line.event.kind for line in session.log()]
     whole, since = (
@@ -195,7 +195,7 @@ def _parse_log_line(line: bytes) -> dict[str, object]:
     return value
 
 
-def _leftovers(folder: Path) -> list[str]:
+def _find_leftovers(folder: Path) -> list[str]:
     roots = [each for each in folder.iterdir() if each.name != "home"]
     found = [path.name for root in roots for path in root.rglob(".*")]
     return [f"left behind: {name}" for name in found if name.endswith(("-tmp", "-swap"))]
@@ -245,7 +245,7 @@ def _run_essay(home: str, ack: Ack) -> None:
 def _check_essay(home: str, acked: Sequence[str]) -> list[str]:
     """Require a readable state and backup before any repair, and agreement after a command."""
     state = _essay(home) / "session-state.yaml"
-    problems = _unreadable(state)
+    problems = _find_unreadable(state)
     with _open(home, later=2 * _HOUR) as opened:
         session = opened.session(SESSION)
         found = _own_kinds(session)[2:]
@@ -255,10 +255,10 @@ def _check_essay(home: str, acked: Sequence[str]) -> list[str]:
     word = {"paused": "paused", "active": "in_progress"}[status]
     written = yaml.safe_load(state.read_bytes())["status"]
     problems += [] if written == word else [f"the state has {written}, the journal {status}"]
-    return [*problems, *_unreadable(state), *_leftovers(_essay(home).parent)]
+    return [*problems, *_find_unreadable(state), *_find_leftovers(_essay(home).parent)]
 
 
-def _unreadable(state: Path) -> list[str]:
+def _find_unreadable(state: Path) -> list[str]:
     wrong = []
     for path in (state, state.with_name(f"{state.name}.bak")):
         try:
@@ -315,7 +315,7 @@ def _check_started(home: str, acked: Sequence[str]) -> list[str]:
             status = state_of(opened.session(id)).core.status
             is_expected = status == ("paused" if id == "s0" else "active")
             problems += [] if is_expected else [f"{id} is {status}"]
-    return [*problems, *_leftovers(Path(home).parent)]
+    return [*problems, *_find_leftovers(Path(home).parent)]
 
 
 # A session starts with files: one replaces another session's file, one adds an entry to a list.

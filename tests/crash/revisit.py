@@ -32,7 +32,7 @@ VERSIONS = {
 BEFORE = ({"stage-1": "done", "stage-2": "done", "stage-4": "running"}, FILES, 0)
 AFTER = ({"stage-1": "running", "stage-2": "pending", "stage-4": "pending"}, VERSIONS, 1)
 
-Seen = tuple[dict[str, str], dict[str, str], int]
+State = tuple[dict[str, str], dict[str, str], int]
 
 
 def _prepare(home: str, *, applied: bool = False) -> None:
@@ -67,14 +67,14 @@ def _undo(home: str, ack: Ack) -> None:
         ack("after")
 
 
-def _check(before: Seen, after: Seen, home: str, acked: Sequence[str]) -> list[str]:
+def _check(before: State, after: State, home: str, acked: Sequence[str]) -> list[str]:
     with _open(home, later=2 * _HOUR) as opened:
         session = opened.session(SESSION)
         session.note("the next command")
-        seen = _seen(opened, session)
-        problems = [] if seen in (before, after) else [f"in between: {seen}"]
-        if acked and seen != after:
-            problems.append(f"acknowledged, but not done: {seen}")
+        outcome = _read_outcome(opened, session)
+        problems = [] if outcome in (before, after) else [f"in between: {outcome}"]
+        if acked and outcome != after:
+            problems.append(f"acknowledged, but not done: {outcome}")
         if left := opened.context.store.machine.file_work.pending(SESSION):
             problems.append(f"left to do: {left}")
         if not (report := session.verify()).ok:
@@ -84,7 +84,7 @@ def _check(before: Seen, after: Seen, home: str, acked: Sequence[str]) -> list[s
     return [*problems, *(f"left behind: {name}" for name in found)]
 
 
-def _seen(opened: forestay.Forestay, session: Session) -> Seen:
+def _read_outcome(opened: forestay.Forestay, session: Session) -> State:
     folder = Path(session.files.list()[0].root)
     steps: dict[str, str] = {step.id: step.status for step in session.tasks.list()}
     texts = {path.name: path.read_text() for path in folder.glob("*.md")}

@@ -18,13 +18,13 @@ from pathlib import Path
 from queue import SimpleQueue
 
 from tests.crash.forkserver import KINDS_WITH_FAULT, Fault, ForkServer, Kind, Point
-from tests.memory import room_in_memory
+from tests.memory import memory_folder
 
 ALL_FAULTS = tuple(KINDS_WITH_FAULT)
 
 # A folder in memory suffices, because the shim records what was synced. (Read at import, because
 # tests clean their environment.)
-GROUND = os.environ.get("FORESTAY_CRASH_DIR", room_in_memory())
+GROUND = os.environ.get("FORESTAY_CRASH_DIR", memory_folder())
 
 
 @dataclass(frozen=True)

@@ -107,10 +107,10 @@ def check(
 ) -> list[str]:
     remote = reach(home)
     with _open(home) as mine, _open(home, THERE) as other:
-        problems = [f"lost here: {one}" for one in _lost(acked, hashes(mine, SESSION))]
+        problems = [f"lost here: {one}" for one in _find_lost(acked, hashes(mine, SESSION))]
         _sync(other, remote=remote)
         if push:
-            problems += [f"lost there: {one}" for one in _lost(acked, hashes(other, SESSION))]
+            problems += [f"lost there: {one}" for one in _find_lost(acked, hashes(other, SESSION))]
         for one in (mine, other, mine):
             _sync(one, remote=remote)
         found = [hashes(one, SESSION) for one in (mine, other)]
@@ -123,7 +123,7 @@ def check(
     return problems
 
 
-def _lost(acked: Iterable[str], found: set[str]) -> list[str]:
+def _find_lost(acked: Iterable[str], found: set[str]) -> list[str]:
     return [one[:12] for one in acked if one not in found]
 
 

@@ -21,7 +21,7 @@ from forestay.model.fold import extend, fold, follows
 from forestay.model.merge import in_order
 from forestay.model.state import State
 from tests import histories
-from tests.histories import SimulatedMachine, World, closed, image
+from tests.histories import SimulatedMachine, World, image, with_ancestors
 
 FEW, MANY, PART = 400, 100_000, 2_500
 
@@ -62,7 +62,7 @@ def deliver(random: Random, source: Held, target: Held) -> None:
     parts = list(source.values())
     if random.random() < 0.4:
         wanted = random.sample(list(source), random.randrange(1, len(source) + 1))
-        parts = closed(source, wanted)
+        parts = with_ancestors(source, wanted)
     parts += random.sample(parts, random.randrange(len(parts) + 1))
     random.shuffle(parts)
     target |= {event.hash: event for event in parts}

@@ -37,7 +37,7 @@ from tests.mutants.kept import (
     load_mutants,
     problems,
 )
-from tests.mutants.witness import Seen
+from tests.mutants.witness import WitnessReport
 
 TIMEOUT_SECONDS = 240.0
 """Seconds that the tests of one heading may take; a mutant that hangs has not been caught."""
@@ -116,12 +116,12 @@ def _print_summary(verdicts: Sequence[Verdict], planned: int, seed: int, seconds
 def _collect_marks() -> dict[str, list[str]]:
     """Return every marked test with its numbers."""
     with _scratch() as scratch:
-        seen, output = _pytest(
+        report, output = _pytest(
             scratch, SOURCE, ["--collect-only", "-m", "req and not soak", "tests"]
         )
-    if seen is None:
+    if report is None:
         raise SystemExit(f"the tests cannot be collected:\n{output}")
-    return seen.marks
+    return report.marks
 
 
 def _tests_under(marks: dict[str, list[str]], numbers: frozenset[str]) -> list[str]:
@@ -138,17 +138,17 @@ def run(mutant: Mutant, tests: Sequence[str]) -> Verdict:
         source = scratch / "src"
         shutil.copytree(SOURCE, source, ignore=shutil.ignore_patterns("__pycache__"))
         apply(mutant, source)
-        seen, output = _pytest(scratch, source, [*tests])
-    caught = seen.caught if seen else ""
-    why = "" if caught else _explain(seen, output, len(tests))
+        report, output = _pytest(scratch, source, [*tests])
+    caught = report.caught if report else ""
+    why = "" if caught else _explain(report, output, len(tests))
     return Verdict(mutant, caught, why, time.monotonic() - began)
 
 
-def _explain(seen: Seen | None, output: str, tests: int) -> str:
-    if seen is None:
+def _explain(report: WitnessReport | None, output: str, tests: int) -> str:
+    if report is None:
         return output[-600:]
-    if seen.other:
-        return f"only failures that do not count: {seen.other[0]}"
+    if report.other:
+        return f"only failures that do not count: {report.other[0]}"
     return f"{tests} tests under the heading pass"
 
 
@@ -158,22 +158,24 @@ def _drop_failing_tests(verdicts: list[Verdict]) -> list[Verdict]:
     if not tests:
         return verdicts
     with _scratch() as scratch:
-        seen, output = _pytest(scratch, SOURCE, tests)
-    if seen is None or seen.other:
-        raise SystemExit(f"the tests fail without any mutant:\n{seen.other if seen else output}")
+        report, output = _pytest(scratch, SOURCE, tests)
+    if report is None or report.other:
+        raise SystemExit(
+            f"the tests fail without any mutant:\n{report.other if report else output}"
+        )
     why = "the test fails without it too"
     return [
-        Verdict(each.mutant, "", why, each.seconds) if each.caught == seen.caught else each
+        Verdict(each.mutant, "", why, each.seconds) if each.caught == report.caught else each
         for each in verdicts
     ]
 
 
-def _pytest(scratch: Path, source: Path, words: Sequence[str]) -> tuple[Seen | None, str]:
+def _pytest(scratch: Path, source: Path, words: Sequence[str]) -> tuple[WitnessReport | None, str]:
     """Run pytest; return the witness's report, if it completed, and the output."""
-    report, arguments = scratch / "seen.json", scratch / "arguments"
+    report_file, arguments = scratch / "report.json", scratch / "arguments"
     arguments.write_text("\n".join(words))
     command = [sys.executable, "-m", "pytest", "-q", "-n", "0", "-p", "tests.mutants.witness"]
-    command += ["-p", "no:cacheprovider", "--witness", str(report), f"@{arguments}"]
+    command += ["-p", "no:cacheprovider", "--witness", str(report_file), f"@{arguments}"]
     process = subprocess.Popen(
         [*command, f"--basetemp={scratch / 'tmp'}"],
         cwd=ROOT,
@@ -189,8 +191,12 @@ def _pytest(scratch: Path, source: Path, words: Sequence[str]) -> tuple[Seen | N
     except subprocess.TimeoutExpired:
         os.killpg(process.pid, 9)
         output = f"{process.communicate()[0]}\nnot finished after {TIMEOUT_SECONDS:.0f} s"
-    seen = msgspec.json.decode(report.read_bytes(), type=Seen) if report.exists() else None
-    return seen, output
+    report = (
+        msgspec.json.decode(report_file.read_bytes(), type=WitnessReport)
+        if report_file.exists()
+        else None
+    )
+    return report, output
 
 
 def _environment(scratch: Path, source: Path) -> dict[str, str]:

@@ -18,7 +18,7 @@ from forestay.errors import ForestayError
 _COUNTING = (AssertionError, pytest.fail.Exception, ForestayError)
 
 
-class Seen(msgspec.Struct):
+class WitnessReport(msgspec.Struct):
     marks: dict[str, list[str]] = {}
     caught: str = ""
     other: list[str] = []
@@ -36,10 +36,10 @@ def pytest_configure(config: pytest.Config) -> None:
 class Witness:
     def __init__(self, path: Path) -> None:
         self.path = path
-        self.seen = Seen()
+        self.report = WitnessReport()
 
     def pytest_collection_finish(self, session: pytest.Session) -> None:
-        self.seen.marks = {
+        self.report.marks = {
             item.nodeid: [str(n) for mark in item.iter_markers("req") for n in mark.args]
             for item in session.items
         }
@@ -55,13 +55,13 @@ class Witness:
 
     def _record(self, item: pytest.Item, error: pytest.ExceptionInfo[BaseException]) -> None:
         if counts_as_caught(error.value):
-            self.seen.caught = item.nodeid
+            self.report.caught = item.nodeid
             item.session.shouldstop = "caught"
         else:
-            self.seen.other.append(f"{item.nodeid}: {error.exconly()[:200]}")
+            self.report.other.append(f"{item.nodeid}: {error.exconly()[:200]}")
 
     def pytest_sessionfinish(self) -> None:
-        self.path.write_bytes(msgspec.json.encode(self.seen))
+        self.path.write_bytes(msgspec.json.encode(self.report))
 
 
 def counts_as_caught(error: BaseException) -> bool:

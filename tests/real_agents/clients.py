@@ -69,7 +69,7 @@ class Place:
         assert done.returncode == 0, f"forestay {arguments}: {done.stdout}{done.stderr}"
         return done.stdout
 
-    def not_understood(self) -> list[str]:
+    def ignored_payloads(self) -> list[str]:
         """Return why payloads were ignored, and the names of files that are not payloads."""
         home = self.home / ".local" / "share" / "forestay"
         with closing(sqlite3.connect(home / "forestay.db")) as database:
@@ -182,7 +182,7 @@ def _node() -> Path:
     return next(iter(sorted((TOOLS / "node").glob("node_modules/node-*/bin/node"))), Path("node"))
 
 
-def _nothing(_: Place) -> None:
+def _write_no_settings(_: Place) -> None:
     """Write no settings: the environment suffices."""
 
 

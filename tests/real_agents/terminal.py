@@ -50,7 +50,7 @@ class Terminal:
         time.sleep(0.7)
         os.write(self._keys, b"\r")
 
-    def until(self, is_met: Callable[[], bool], what: str, seconds: float = 40) -> None:
+    def wait_until(self, is_met: Callable[[], bool], what: str, seconds: float = 40) -> None:
         end = time.monotonic() + seconds
         while not is_met():
             if self.process.poll() is not None or time.monotonic() > end:
@@ -58,13 +58,13 @@ class Terminal:
                 raise AssertionError(f"{what} did not happen; the screen: {screen!r}")
             time.sleep(0.1)
 
-    def until_shown(self, text: str) -> None:
+    def wait_until_shown(self, text: str) -> None:
         """Wait until the text was drawn after the last keys, and the screen is idle."""
         letters = "".join(text.split())
-        self.until(lambda: letters in _plain(self.seen[self._typed :]), repr(text))
-        self.until_idle()
+        self.wait_until(lambda: letters in _plain(self.seen[self._typed :]), repr(text))
+        self.wait_until_idle()
 
-    def until_idle(self) -> None:
+    def wait_until_idle(self) -> None:
         """Wait until nothing was drawn for a second."""
         before = -1
         while before != len(self.seen):

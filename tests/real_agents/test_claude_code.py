@@ -27,7 +27,7 @@ def terminal(place: Place) -> Iterator[Terminal]:
     command = CLAUDE.command("--allowedTools", "Bash")
     env = place.environment(CLAUDE.variables(place))
     shown = Terminal(command, cwd=place.project, env=env)
-    shown.until_shown("❯")
+    shown.wait_until_shown("❯")
     yield shown
     shown.close()
 
@@ -36,8 +36,10 @@ def _prompt(terminal: Terminal, model: Model, script: str, text: str) -> None:
     """Type a prompt, and wait for the last step of the script."""
     last = f"{script}#{len(model.scripts[script]) - 1}"
     terminal.type(f"{text} [[script:{script}]]")
-    terminal.until(lambda: any(each.script == last for each in model.requests), f"the step {last}")
-    terminal.until_idle()
+    terminal.wait_until(
+        lambda: any(each.script == last for each in model.requests), f"the step {last}"
+    )
+    terminal.wait_until_idle()
 
 
 def test_the_briefing_is_repeated_after_compaction_and_clear(
@@ -50,14 +52,14 @@ def test_the_briefing_is_repeated_after_compaction_and_clear(
     }
     _prompt(terminal, model, "work", f"{GOAL}.")
     terminal.type("/compact")
-    terminal.until_shown("Compacted")
+    terminal.wait_until_shown("Compacted")
     _prompt(terminal, model, "more", "Go on.")
     text = briefing(model, "more")
     assert GOAL in text and "greeting.txt" in text
     assert SUMMARY in place.forestay("log"), "the summary is recorded"
 
     terminal.type("/clear")
-    terminal.until_idle()
+    terminal.wait_until_idle()
     _prompt(terminal, model, "again", "What was it?")
     text = briefing(model, "again")
     assert GOAL in text and "greeting.txt" in text
@@ -73,14 +75,14 @@ def test_a_continued_conversation_stays_in_its_session_and_a_fork_starts_another
     place.forestay("install", "claude-code")
     model.scripts = {each: [Step(text="Done.")] for each in ("work", "more", "fork")}
     CLAUDE.start(place, f"{GOAL}. [[script:work]]").wait()
-    _with("--continue").start(place, "Go on. [[script:more]]").wait()
+    _with_options("--continue").start(place, "Go on. [[script:more]]").wait()
     assert f"Goal: {GOAL}\n" in briefing(model, "more")
-    _with("--continue", "--fork-session").start(place, "Or so. [[script:fork]]").wait()
+    _with_options("--continue", "--fork-session").start(place, "Or so. [[script:fork]]").wait()
     text = briefing(model, "fork")
     listed = json.loads(place.forestay("list", "--json"))["sessions"]
     ids = [each["session"] for each in listed]
     assert len(ids) == 2 and any(f"continues session {each}" in text for each in ids)
 
 
-def _with(*options: str) -> Client:
+def _with_options(*options: str) -> Client:
     return replace(CLAUDE, arguments=lambda prompt: [*options, *CLAUDE.arguments(prompt)])

@@ -50,7 +50,7 @@ def _end_daemon(place: Place) -> None:
 
 
 def _quit(window: Terminal) -> None:
-    window.until_idle()
+    window.wait_until_idle()
     window.type("/quit")
     window.process.wait(30)
 
@@ -64,16 +64,18 @@ def test_once_trusted_the_next_terminal_receives_what_the_last_one_did(
     }
     assert "not trusted yet" in place.forestay("doctor")
     first = codex(f"{GOAL}. [[script:work]]")
-    first.until_shown("Trust and continue")
+    first.wait_until_shown("Trust and continue")
     first.type("")
-    first.until_shown("Trust all and continue")
+    first.wait_until_shown("Trust all and continue")
     first.type("2")
-    first.until(lambda: any(each.script == "work#1" for each in model.requests), "the last step")
+    first.wait_until(
+        lambda: any(each.script == "work#1" for each in model.requests), "the last step"
+    )
     assert "not trusted" not in place.forestay("doctor")
     _quit(first)
 
     second = codex("Go on. [[script:after]]")
-    second.until(lambda: any(each.script == "after#0" for each in model.requests), "a request")
+    second.wait_until(lambda: any(each.script == "after#0" for each in model.requests), "a request")
     text = briefing(model, "after")
     assert f"Goal: {GOAL}\n" in text and "greeting.txt" in text
     _quit(second)

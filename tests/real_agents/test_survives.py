@@ -96,4 +96,4 @@ def test_a_killed_agent_starts_again_with_a_complete_briefing(
     assert "It is done." in section(text, "Agents"), "what the sub-agent answered"
     for name in TOUCHED:
         assert f"{name}: " in section(text, "Files touched"), "by a tool or by a command"
-    assert not place.not_understood(), "every payload is understood"
+    assert not place.ignored_payloads(), "every payload is understood"

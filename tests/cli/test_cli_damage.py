@@ -139,7 +139,7 @@ def test_doctor_fix_reports_that_a_good_home_needs_no_repair(cli: Cli, home: Pat
     assert "Nothing had to be repaired" in cli.ok("doctor", "--fix").out
     cli.start("Add login", "--id", "login")
     assert "Nothing had to be repaired" in cli.ok("doctor", "--fix").out
-    assert "mended" not in cli.ok("doctor").out
+    assert "repair" not in cli.ok("doctor").out
 
 
 def test_doctor_that_repairs_everything_exits_0(cli: Cli, home: Path) -> None:

@@ -27,7 +27,7 @@ def test_start_with_an_open_session_shows_how_to_return_to_it(cli: Cli) -> None:
 def test_start_after_a_finished_session_mentions_none(cli: Cli) -> None:
     cli.start("First")
     cli.ok("complete")
-    assert "go back" not in cli.ok("start", "Second").out
+    assert "to return to it" not in cli.ok("start", "Second").out
 
 
 def test_start_can_continue_another_session(cli: Cli) -> None:

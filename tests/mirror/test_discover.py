@@ -677,7 +677,7 @@ def test_files_of_an_unsupported_version_are_changed_by_no_command(
 
 @pytest.mark.req("S0-86")
 @pytest.mark.parametrize("left", ["state.yaml", "implementation-plan.yaml", "history.jsonl", ""])
-def test_partly_written_session_is_found(stay: Forestay, project: Path, left: str) -> None:
+def test_partly_written_session_is_found(project: Path, left: str) -> None:
     fill(project, kinds=["ai-session"])
     folder = (project / STATE).parent
     (folder / "artifacts").mkdir(exist_ok=True)
@@ -687,8 +687,6 @@ def test_partly_written_session_is_found(stay: Forestay, project: Path, left: st
     (project / INDEX).unlink()
     finds = discover.find(str(project))
     assert [one.native for one in finds] == [folder.name]
-    for one in stay.files.adopt():
-        assert one.session or one.problems or one.outcome
 
 
 def test_ids_that_differ_only_in_case_are_different_sessions(stay: Forestay, project: Path) -> None:

@@ -1,9 +1,9 @@
-"""The functions that the documents name, for programs that call them already.
+"""The functions that the format specifications name, for programs that already call them.
 
     save_session … resume_from_state     the one current session of a project, `.claude/` (S4)
     WorkflowState, create_session …      a phased workflow (S1)
 
-The first kind works on files as the document describes, and adds what it omits: writes are durable,
+The first kind works on files as S4 describes, and adds what S4 omits: writes are durable,
 a file that cannot be read or belongs to another session is never overwritten, and where the file
 belongs to a recorded session, what is saved is absorbed into its journal. They work on the current
 folder, or on `root`; an open `Forestay` can be passed as `home`.
@@ -75,7 +75,7 @@ _FOLDER = REGISTRY[schema.ID][1]
 
 
 class CorruptSession(Damaged):
-    """The current session file cannot be read. `choices` are the ways out, `menu` is their text."""
+    """The current session file cannot be read. `choices` are what to do, `menu` is their text."""
 
     choices: tuple[Choice, ...] = ()
     menu: str = ""
@@ -138,13 +138,13 @@ def save_session(state: State, root: Root = None, *, home: Forestay | None = Non
         _bytes(state)
         archived = _make_room(stay, root, state)
         _write(stay, root, state)
-        # An archived session that is not finished resumes in the file that it is saved to.
+        # An archived session that is not finished is bound again to the file it was just saved to.
         id = str(state.get("session_id"))
         for binding in stay.context.store.machine.bindings.named(schema.ID, id):
             if mirror_of(stay.context).return_from_archive(binding, _current(root)):
                 absorb_file_edits(stay.context, binding.session)
         if archived is not None:
-            # Another program may have overwritten its file, which the archive then lacks.
+            # Another program can have overwritten its file: write the archive from the journal.
             write_files(stay.context, archived.session, force=True)
     return Path(_given(root), _FOLDER, form.CURRENT)
 
@@ -161,7 +161,7 @@ def archive_session(state: State, root: Root = None, *, home: Forestay | None = 
             return Path(_given(root), _FOLDER, name)
         found = _move_if_corrupt(look(root))
         if found.state and found.state.get("session_id") != owner.native:
-            # Another session came to its place, and stays there.
+            # The current file now has another session, so it is not touched.
             mirror_of(stay.context).archive(owner)
             _archive_file(root, name, state)
             absorb_file_edits(stay.context, owner.session)
@@ -180,7 +180,7 @@ def list_history(limit: int = 10, root: Root = None) -> list[dict[str, str]]:
 def create_new_session(
     goal: str, mode: str = "default", root: Root = None, *, clock: Clock | None = None
 ) -> State:
-    """Return the state of a session that begins now, with all keys of the document. Not saved."""
+    """Return the state of a session that begins now, with all keys of S4, without saving it."""
     goal, now = start.clean_goal(goal, mode), (clock or Clock()).now()
     here = _absolute(root)
     where = Where(now=now, root=_folder(root), project_path=here)
@@ -195,13 +195,13 @@ def update_agent_status(
 ) -> State:
     """Record the status of an agent: `in_progress`, `complete` with its result, or `failure`.
 
-    An unknown agent is added. A failure is logged under `errors`. Not saved.
+    An unknown agent is added. A failure is logged under `errors`. The state is not saved.
     """
     known = unit_status(schema.ID, status)
     word = unit_word(schema.ID, known) if known else status
     if word not in schema.AGENT_STATUSES:
         why = f"it is one of {', '.join(schema.AGENT_STATUSES)}"
-        raise InvalidInput(f"an agent cannot be {status}", why=why)
+        raise InvalidInput(f"unknown agent status: {status}", why=why)
     if not isinstance(result, str | None):
         why = f"it is {type(result).__name__}"
         raise InvalidInput("the result of an agent must be text", why=why)
@@ -232,7 +232,7 @@ def resume_from_state(
     if word != "in_progress" and not schema.may_become(str(word), "in_progress"):
         raise Refused(
             f"session {state.get('session_id')} is {word}",
-            why="a finished session is not resumed",
+            why="a finished session cannot be resumed",
             legal=schema.LIFECYCLE.get(str(word), ()),
         )
     state["status"] = "in_progress"
@@ -275,7 +275,7 @@ def _owner(stay: Forestay, root: Root) -> Binding | None:
 def _require_writable(state: State) -> None:
     if not isinstance(state, dict) or state.get("schema_version") != schema.VERSION:
         why = f'schema_version must be "{schema.VERSION}"'
-        raise InvalidInput("this is not the state of a session", why=why)
+        raise InvalidInput("not saved: this is not the state of a session", why=why)
 
 
 def _free_name(path: str) -> str:
@@ -285,12 +285,12 @@ def _free_name(path: str) -> str:
 
 
 def _make_room(stay: Forestay, root: Root, state: State) -> Binding | None:
-    """Move other sessions out of the current file; return the binding of one that we record."""
+    """Move another session out of the current file; return its binding if Forestay records it."""
     found, owner = _move_if_corrupt(look(root)), _owner(stay, root)
     named, own = (found.state or {}).get("session_id"), state.get("session_id")
     if found.kind == "incompatible":
         raise Refused(f"{found.path} is not overwritten", why=found.why, hint="move it away first")
-    # A file without an id is an edit of a session that we record, else another session.
+    # A file without an id is an edit of the recorded session; without one, it is another session.
     known = (own,) if owner is None else (own, owner.native, None, "")
     if found.kind == "ok" and named not in known:
         orchestrator_session.archive_file(found.path, named)
@@ -301,7 +301,7 @@ def _make_room(stay: Forestay, root: Root, state: State) -> Binding | None:
 
 
 def _move_if_corrupt(found: Loaded) -> Loaded:
-    """Rename a file that cannot be read; then there is none."""
+    """Rename a current file that cannot be read; return what is then in its place."""
     if found.kind != "corrupt":
         return found
     files.move(found.path, _free_name(found.path))
@@ -343,7 +343,7 @@ def _bytes(state: State) -> bytes:
 
 def _agent(state: State, agent_id: str, now: str) -> State:
     if not isinstance(agent_id, str) or not agent_id.strip():
-        raise InvalidInput("an agent needs an id", why=f"{agent_id!r} is none")
+        raise InvalidInput("an agent needs an id", why=f"{agent_id!r} is not a usable id")
     agents = _list_of(state, "agents")
     for agent in agents:
         if isinstance(agent, dict) and agent.get("id") == agent_id:
@@ -368,7 +368,7 @@ class WorkflowState(workflow.WorkflowState):
     """The state of one workflow session, with the clock of this machine."""
 
     def moment(self) -> datetime:
-        # One time without a zone cannot be subtracted from one that has it.
+        # A time without a zone cannot be subtracted from a time with one.
         return datetime.now(UTC if self.created_at.tzinfo else None)
 
 

@@ -917,7 +917,7 @@ def test_files_outside_of_the_project_are_counted_together(hooks: Hooks) -> None
         home.agents.ingest()
         counted = home.context.store.machine.agent_runs.tallies()
     assert [(what, many) for what, (many, _) in counted.items()] == [
-        ("claude-code file.changed: not of the project", 3)
+        ("claude-code file.changed: outside of the project", 3)
     ]
 
 

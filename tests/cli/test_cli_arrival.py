@@ -25,7 +25,7 @@ def test_missing_session_is_reported_with_cause_and_remedy(cli: Cli, usb: Path) 
     answer = cli("resume", "elsewhere")
     assert answer.code == 3
     assert "there is no session elsewhere" in answer.err
-    assert "usb has none that this device may read" in answer.err
+    assert "usb has no session that this device can read" in answer.err
     assert "on the device where it is: forestay sync --push" in answer.err
     assert "no remote was asked" in cli("resume", "elsewhere", "--no-sync").err
     usb.rename(usb.with_name("unplugged"))
@@ -43,7 +43,7 @@ def test_device_without_access_learns_how_to_join(cli: Cli, usb: Path, tmp_path:
     for named in ((), (id,)):
         answer = cli(*stranger, "resume", *named)
         assert answer.code == 3
-        assert "1 session there is not for this device" in answer.err
+        assert "1 session there is encrypted for other devices" in answer.err
         assert "yours, from another device: " in answer.err
         assert "device add --new-key; shared with you: " in answer.err
 
@@ -54,7 +54,7 @@ def test_files_of_other_programs_are_mentioned_when_no_session_is_received(
 ) -> None:
     fill(project, kinds=["craft"])
     answer = cli("resume")
-    assert "usb has none for this folder either; session files of other" in answer.err
+    assert "usb has no session of this folder either; session files of other" in answer.err
     assert "  → turn them into sessions: forestay adopt" in answer.err
 
 

@@ -35,7 +35,7 @@ def test_verify_reports_a_missing_session(cli: Cli, home: Path) -> None:
     connection.close()
     answer = cli("verify")
     assert answer.code == 5
-    assert "session second was acknowledged here" in answer.out
+    assert "session second is missing, although" in answer.out
 
 
 def test_doctor_finds_nothing_serious_in_a_fresh_home(cli: Cli) -> None:
@@ -204,7 +204,7 @@ def test_skipped_sessions_are_not_counted_as_restored(cli: Cli, tmp_path: Path) 
     cli.ok("note", "x")
     answer = cli.ok("backup", "restore", saved)
     assert "skipped first: it was forgotten here" in answer.out
-    assert "0 events restored in 0 sessions; 2 were here already; 1 session skipped" in answer.out
+    assert "0 events restored in 0 sessions; 2 already stored; 1 session skipped" in answer.out
     other = str(tmp_path / "other")
     answer = cli.ok("--home", other, "backup", "restore", saved)
-    assert answer.out.strip() == "2 events restored in 2 sessions; 0 were here already"
+    assert answer.out.strip() == "2 events restored in 2 sessions; 0 already stored"

@@ -347,7 +347,7 @@ def test_recovery_shows_the_device_group_and_asks_for_confirmation(on: Devices) 
 @pytest.mark.parametrize("line", ["device key recover", "device key recover -"])
 def test_missing_recovery_code_is_reported(on: Devices, line: str) -> None:
     answer = on("laptop", *line.split(), source="\n", terminal=True)
-    assert answer.code == 2 and "no code was given" in answer.err
+    assert answer.code == 2 and "the recovery code is missing" in answer.err
 
 
 def test_wrong_recovery_code_and_missing_remote_have_different_errors(on: Devices) -> None:

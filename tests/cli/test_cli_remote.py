@@ -162,7 +162,7 @@ def test_sessions_of_other_people_are_counted_without_an_error(
     cli.ok(*other, "device", "key", "init")
     cli.ok(*other, "remote", "add", "usb", f"folder:{usb}")
     printed = cli.ok(*other, "sync").out
-    assert "1 session there is not for this device\n" in printed
+    assert "1 session there is encrypted for other devices\n" in printed
     assert " device key show" in printed and " device add --new-key" in printed
     cli.start("Theirs", *other)
     assert "key show" not in cli.ok(*other, "sync").out, "a device with sessions is not advised"

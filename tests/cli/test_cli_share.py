@@ -58,7 +58,7 @@ def test_reader_learns_what_stays_here_and_once_that_sharing_ended(
     cli.ok(*there, "sync")
     cli.ok(*there, "note", "mine", "--session", "login")
     printed = cli.ok(*there, "sync").out
-    assert "login: 1 event stays here: it is shared with you to read" in printed
+    assert "login: 1 event stays here: it is shared with you for reading only" in printed
     assert "not pushed" not in printed
     cli.ok("share", "remove", "login", bob)
     cli.ok(*there, "sync", "--soon", "--quiet")

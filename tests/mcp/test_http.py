@@ -210,7 +210,7 @@ def test_token_of_a_home_stays_until_it_is_renewed(tmp_path: Path) -> None:
     assert http.load_token(home, Clock()) == (first, path)
     assert http.load_token(home, Clock(), renew=True)[0] != first
     os.chmod(path, 0o644)
-    with pytest.raises(InvalidInput, match="others can read"):
+    with pytest.raises(InvalidInput, match="other users can read"):
         http.load_token(home, Clock())
     assert len(http.load_token(home, Clock(), renew=True)[0]) == 64
 

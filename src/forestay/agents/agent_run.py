@@ -58,7 +58,7 @@ _REPEAT_MS = 10_000
 _KNOWN_FILES = 200
 _UNKNOWN = "not there"
 _AGENT_ENDS = (ev.AgentFinished, ev.AgentFailed, ev.AgentTimedOut)
-"""Some agents report the end of a sub-agent only in the answer to the call that started it."""
+"""Events that end a sub-agent. Some agents report them only in the answer to its first call."""
 
 
 class Received(Struct, frozen=True):
@@ -72,11 +72,11 @@ class Received(Struct, frozen=True):
 
     @property
     def key(self) -> str:
-        """The key under which it is recorded once, however often it is reported."""
+        """The idempotency key: an event that is reported several times is recorded once."""
         hook = self.hook
         own = hook.key or f"{self.digest} {self.process}"
         if hook.what in ("start", "end") or not (hook.key or hook.dated):
-            # The same may be reported again later, but not within a few seconds.
+            # Within a few seconds it is a repeated report; later it is another event.
             own += f" {self.at // _REPEAT_MS}"
         return f"hook {hook.agent} {hook.native} {hook.what} {own}"
 
@@ -107,7 +107,7 @@ class RunRecorder:
         self._exit_codes: dict[str, tuple[int, int | None]] | None = None
         self._status, self._goal = self._status_and_goal(self.run.session)
         if self._status == _UNKNOWN:
-            # It was forgotten, or the process that chose it died before it recorded anything.
+            # The session was erased, or the process that chose it died before it recorded anything.
             self.run.session = self._status = ""
         self._is_new = self._has_ended = False
         self._is_idle: bool | None = None
@@ -272,7 +272,7 @@ class RunRecorder:
                 name=flight.tool or "tool",
                 arguments=flight.doing.removeprefix(f"{flight.tool}: "),
                 status="failure",
-                error="broken off before it answered; outcome unknown",
+                error="interrupted before it answered; outcome unknown",
             )
             key = f"hook {self.run.agent} {self.run.native} unanswered {key}"
             self._add(key, self._storable(body), flight.since)
@@ -291,7 +291,7 @@ class RunRecorder:
             self._own_holders()[hook.by] = self._holder(hook.by, doing or hook.by_type, received.at)
 
     def _remove_agent(self, agent: str) -> None:
-        """Remove a sub-agent that has ended, with its calls and its holder."""
+        """Remove a sub-agent that has ended, with its calls in flight and its holder."""
         self.run.flights = {k: f for k, f in self.run.flights.items() if f.agent != agent}
         if agent and (holder := self._own_holders().pop(agent, None)):
             self._change.gone.append(holder)
@@ -422,8 +422,8 @@ class RunRecorder:
             return [journal.admit(journal.overflow_to_blob(body, self._blobs))]
         except (InvalidInput, Refused) as error:
             kind = ev.KIND_OF[type(body)]
-            # Counted without the path, so that there is one reason for all paths.
-            why = "not of the project" if isinstance(body, ev.FileChanged) else error.what
+            # Count refusals without the path, so that all files are counted under one reason.
+            why = "outside of the project" if isinstance(body, ev.FileChanged) else error.what
             self._change.count(f"{self.run.agent} {kind}: {why}")
             return []
 
@@ -452,7 +452,7 @@ class RunRecorder:
         """Record which files shell commands changed: agents do not report them."""
         if not self.run.session:
             return
-        # Record a changed branch or commit: nothing else may record it when this run ends.
+        # Record a changed branch or commit now: after the end of this run nothing else would.
         branch, commit = self._checkout()
         with self._context.store.view(self.run.session) as view:
             core = self._context.journal.state(view).core
@@ -471,7 +471,7 @@ class RunRecorder:
                 seen=lambda paths: seen_files.find(self.run.session, paths),
             )
         except ForestayError:
-            return  # the folder is gone, or git is not installed
+            return  # the folder was deleted, or git is not installed
         if found.found:
 
             def made(state: State) -> Sequence[Body]:

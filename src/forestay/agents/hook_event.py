@@ -1,6 +1,6 @@
 """The parsed form of one hook payload, and functions that read payload fields safely.
 
-A payload is whatever another program wrote. A required field that is missing or of another type
+Another program writes the payload. A required field that is missing or of another type
 makes the payload a *wrong shape*; any other odd field counts as missing. Texts are cut here only
 at generous limits: the final cut happens after secrets are removed, because half a secret is not
 recognized as one. The text of messages is not cut.
@@ -50,7 +50,7 @@ class HookEvent(Struct, frozen=True, kw_only=True):
     once; without a key the bytes of the payload identify it. `pair` is shared by a `before` and its
     `after`; `doing` describes what a `before` begins. `by` and `by_type` name the sub-agent that
     acted. `bodies` are the events to record, with paths and ids as they were sent. `todo` is the
-    whole current to-do list. `shell` is set when files may have changed without being reported.
+    whole current to-do list. `shell` is set when files could have changed without being reported.
     `task` is the task of a sub-agent, known before it starts. `at` and `tokens` are 0 if unknown.
     `dated` is set when the payload contains an id or a time, so that no other payload has the
     same bytes.

@@ -36,7 +36,7 @@ RECORDED, EMPTY, FORGOTTEN, UNREADABLE = "recorded", "empty", "forgotten", "unre
 _BATCH = 1000
 _WAIT_FOR_PROMPT = 300
 _PARSER_VERSION = "1"
-"""Increased when more is parsed, so that transcripts are read again."""
+"""The version of this importer: increase it when it parses more, to read transcripts again."""
 
 OnPart = Callable[[Transcript, int], None]
 
@@ -68,13 +68,15 @@ def import_transcripts(
     dry_run: bool = False,
     on_part: OnPart | None = None,
 ) -> Iterator[TranscriptImport]:
-    """Import every conversation that changed since then; a failure does not stop the others.
+    """Import every conversation that changed after `since`; a failure does not stop the others.
 
-    Without a `place` these are all transcripts of the agent.
+    Without a `place`, import from the agent's usual folder.
     """
     own = find.folder(agent, user_home(), user_environment())
     if place and not os.path.exists(place):
-        raise InvalidInput(f"there is no {place}", hint="name a transcript, or a folder of them")
+        raise InvalidInput(
+            f"no file or folder: {place}", hint="name a transcript, or a folder with transcripts"
+        )
     imported: dict[str, list[str]] = {}
     try:
         for one in find.find(agent, place or own):
@@ -95,7 +97,7 @@ _HOURS = {"h": 1, "d": 24, "w": 24 * 7}
 
 
 def parse_since(since: str, now: int) -> int:
-    """Return the time of a span before now (`36h`) or of a day, in milliseconds; 0 if empty."""
+    """Return a span before `now` (`36h`) or a day as a time in milliseconds; 0 for ""."""
     if not since:
         return 0
     if found := _SPAN.fullmatch(since.strip()):
@@ -104,7 +106,7 @@ def parse_since(since: str, now: int) -> int:
         day = datetime.strptime(since.strip(), "%Y-%m-%d").replace(tzinfo=UTC)
     except ValueError:
         why = "it is a span such as 36h, 30d or 3w, or a day such as 2026-01-31"
-        raise InvalidInput(f"since cannot be {since[:40]!r}", why=why) from None
+        raise InvalidInput(f"unknown time for since: {since[:40]!r}", why=why) from None
     return int(day.timestamp() * 1000)
 
 

@@ -43,7 +43,7 @@ _PAUSE = 0.02
 class Ingested(Struct):
     """Counts of payloads: recorded, ignored, of a wrong shape, not JSON, and still waiting.
 
-    `busy` is set if another process is ingesting; `problems` says why some could not be recorded.
+    `busy` is set if another process is ingesting; `problems` has the errors of those not recorded.
     """
 
     taken: int = 0
@@ -116,7 +116,7 @@ class _Ingestion:
                     moved = self._record_all()
             finally:
                 self.spool.unlock(lock)
-            # A process that found the spool locked relies on this check.
+            # A process that found the spool locked relies on this loop to ingest its payload.
             if not moved or not self.spool.count():
                 return True
 
@@ -131,7 +131,7 @@ class _Ingestion:
             if self._is_over():
                 return False
             self._record_lot(lot if self._remaining is None else lot[: self._remaining])
-        # Shell commands may have changed files: scan once for each run, after all payloads.
+        # Shell commands can have changed files: scan once for each run, after all payloads.
         shells, self._shells = self._shells, {}
         for received, since in shells.values():
             try:
@@ -149,7 +149,7 @@ class _Ingestion:
     def _record_lot(self, lot: list[Waiting]) -> None:
         if self._remaining is not None:
             self._remaining -= len(lot)
-        # Delete payloads that are recorded already: a process may have died before that.
+        # Delete payloads that are recorded already: an earlier process can have died before that.
         taken = self._context.store.machine.agent_runs.taken()
         if taken:
             lot[:] = [one for one in lot if one.name not in taken]
@@ -241,7 +241,7 @@ class _Ingestion:
             recorder.save(payloads)
             self._remember_shell(recorder)
         except (Damaged, Refused, Outdated) as error:
-            # Its session cannot be written; the payloads wait until it can.
+            # The session cannot be written now; its payloads wait in the spool until it can.
             self.done.taken -= len(payloads)
             if str(error) not in self.done.problems:
                 self.done.problems.append(str(error))
@@ -288,13 +288,13 @@ def _decode(spooled: Spooled) -> object:
     try:
         return msgspec.json.decode(data)
     except (msgspec.DecodeError, UnicodeDecodeError):
-        # An agent may cut a text in the middle of a character.
+        # An agent can cut a text in the middle of a character.
         text = data.decode("utf-8", "replace")
         return _decode_leniently(_HALF_CHARACTERS.sub(lambda found: found[1] or "\ufffd", text))
 
 
 def _decode_leniently(text: str) -> object:
-    """Decode JSON in which a number may be too large to store."""
+    """Decode JSON in which a number is too large to store; such numbers become None."""
     try:
         return msgspec.json.decode(text)
     except msgspec.ValidationError:

@@ -4,7 +4,7 @@ A *plan* lists the files to change, the agent's own commands to run, and what on
 making it changes nothing, so `--dry-run` only prints it. `carry_out` executes it. Our entries are
 found by the names of our script and server, so that a newer version replaces those of an older one.
 The home remembers what was created for them (files, folders, empty lists), so that uninstalling
-removes no more than that. Settings are never copied into the home: they may contain secrets.
+removes no more than that. Settings are never copied into the home: they can contain secrets.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class Places(Struct, frozen=True):
     variables: Mapping[str, str]
 
     moved: bool = False
-    """Whether the home is not the default one, so that it must be named."""
+    """Whether the home is not the default one, so that commands must name it."""
 
     @property
     def server(self) -> list[str]:
@@ -194,7 +194,7 @@ def plan_install(name: str, scope: str, places: Places, *, tools: bool = True) -
     if agent.plugin:
         path = _place(agent.plugin, scope, places)
         if texts[path][1] is not None:
-            raise _unreadable(path, "it was not written by forestay")
+            raise _unreadable(path, "it exists and was not written by Forestay")
         text = resources.files("forestay.agents").joinpath("opencode.js").read_text("utf-8")
         _append_text(texts, path, text.replace('"@SCRIPT@"', json.dumps(places.script)))
     if agent.reads_agents_md and scope == PROJECT:
@@ -379,7 +379,7 @@ def is_ours(key: str, value: object) -> bool:
 
 
 def _is_our_server(key: str, value: object) -> bool:
-    """Whether a server is ours, by its command: the user may have one of the same name."""
+    """Whether a server is ours, by its command: the user can have another of the same name."""
     return key == SERVER and '"mcp"]' in json.dumps(value) and "forestay" in json.dumps(value)
 
 
@@ -422,11 +422,11 @@ def _remove_entries(path: str, agent: Agent, made: Made | None, texts: Texts) ->
         containers = made.containers if made else None
         with _editing(path):
             settings_file.check(before)
-            # All events that have hooks: an older version registered for others.
+            # Search all events, because an older version registered for other ones.
             for event, hooks in settings_file.entries(before, ["hooks"]):
                 if isinstance(hooks, list):
                     place = ["hooks", event]
-                    # The user may have added a hook to our entry.
+                    # The user can have added a hook to our entry.
                     after = settings_file.shared(after, place, "hooks", is_ours)
                     after = settings_file.removed(after, place, is_ours, containers)
             place = [agent.servers_key]
@@ -522,7 +522,8 @@ def _write(change: Change) -> None:
     now = files.read_bounded(change.path, _LARGEST) if os.path.lexists(change.path) else None
     if now != change.before:
         raise ForestayError(
-            f"{change.path} was changed by someone else just now", hint="run the command again"
+            f"not written: another program changed {change.path} just now",
+            hint="run the command again",
         )
     if change.after is not None:
         files.make_folder(os.path.dirname(change.path))
@@ -533,7 +534,7 @@ def _write(change: Change) -> None:
         try:
             os.rmdir(folder)
         except OSError:
-            return  # other programs use it by now
+            return  # the folder is not empty: other programs use it
 
 
 def _write_record(home: str, record: Record) -> None:

@@ -1,6 +1,6 @@
-"""Check our installation in agents: what is installed, what blocks it, what a hook costs.
+"""Check the installation in agents: what is installed, what blocks it, how long a hook takes.
 
-Used by the doctor. Checking changes nothing; the cost of a hook is measured with a copy of the
+Used by `forestay doctor`. Checking changes nothing; a hook is timed with a copy of the
 script and a temporary spool.
 """
 
@@ -44,7 +44,7 @@ def _about_agents(places: Places) -> Iterator[Finding]:
         yield Finding("agent-installed", "info", what, fix=way_out)
         yield from _outdated(plan, places)
         for reason in _reasons(plan.agent, places):
-            what = f"{agent.title} will not run our hooks"
+            what = f"{agent.title} will not run the hooks of Forestay"
             yield Finding("hooks-off", "warning", what, reason)
 
 
@@ -54,7 +54,7 @@ def _words(plan: Plan) -> str:
 
 def _outdated(plan: Plan, places: Places) -> Iterator[Finding]:
     try:
-        # Installing with or without the MCP tools is fine; the choice is not recorded.
+        # Whether it was installed with the MCP tools is not recorded: either form is current.
         is_old = all(_differs(plan, places, tools=tools) for tools in (True, False))
     except ForestayError as error:
         yield Finding("agent-settings", "warning", str(error))
@@ -63,7 +63,7 @@ def _outdated(plan: Plan, places: Places) -> Iterator[Finding]:
         yield Finding(
             "agent-outdated",
             "warning",
-            f"our entries in {AGENTS[plan.agent].title} are from another version",
+            f"the entries of Forestay in {AGENTS[plan.agent].title} are from another version",
             fix=f"forestay install {_words(plan)}",
         )
 
@@ -94,7 +94,7 @@ def _about_script(places: Places) -> Iterator[Finding]:
         yield Finding(
             "hook-unsynced",
             "warning",
-            "hook payloads of the last seconds before a power cut may be lost",
+            "hook payloads of the last seconds before a power cut can be lost",
             "no program here can sync a single file; GNU sync can",
         )
 
@@ -116,7 +116,7 @@ def _reasons(name: str, places: Places) -> Iterator[str]:
         if isinstance(config, dict) and config.get("enabled") is False:
             yield f"{path} has hooksConfig.enabled = false"
         if isinstance(config, dict) and "forestay" in (config.get("disabled") or []):
-            yield f"{path} has our hooks among hooksConfig.disabled"
+            yield f"{path} has the hooks of Forestay in hooksConfig.disabled"
 
 
 def _layers(name: str, places: Places) -> list[str]:
@@ -154,14 +154,14 @@ def _codex_reasons(places: Places) -> Iterator[str]:
     trusted = " ".join(state) if isinstance(state, dict) else ""
     names = (re.sub(r"(?<!^)(?=[A-Z])", "_", event).lower() for event in AGENTS["codex"].events)
     if missing := sum(f"hooks.json:{name}:" not in trusted for name in names):
-        yield f"{missing} of them are not trusted yet: {AGENTS['codex'].trust}"
+        yield f"{missing} hooks are not trusted yet: {AGENTS['codex'].trust}"
 
 
 # -- cost --------------------------------------------------------------------------------------
 
 
 def _cost() -> str:
-    """Return the cost of one hook as text; empty if it cannot be measured."""
+    """Return the time that one hook takes as text; "" if it cannot be measured."""
     import subprocess
     import tempfile
     import time

@@ -60,7 +60,7 @@ def parse_payload(agent: str, payload: object, event: str = "") -> HookEvent | N
     found = row(agent, values) if row else None
     if found is None or not found.by or found.what != "prompt":
         return found
-    # An agent wrote the prompt of a sub-agent, not the user.
+    # The prompt of a sub-agent was written by an agent, not by the user.
     texts = [each.text for each in found.bodies if isinstance(each, ev.MessageSent)]
     machine = ev.MessageSent(role="machine", text="\n".join(texts))
     return replace(found, what="other", bodies=(machine,))
@@ -93,10 +93,10 @@ def _start(agent: str, values: dict[str, Any]) -> HookEvent:
 
 
 def _prompt(agent: str, values: dict[str, Any]) -> HookEvent | None:
-    """Return the prompt; None for the empty prompts with which Qwen continues by itself."""
+    """Return the prompt; None for the empty prompts that Qwen sends to continue on its own."""
     if not isinstance(values.get("prompt"), str):
         raise WrongShape("there is no prompt")
-    # Claude Code has reported a failed sub-agent by then, but not one that was killed.
+    # Claude Code has already reported failed sub-agents by another event, but not killed ones.
     deaths = ("killed",) if agent == "claude-code" else _DEATHS
     bodies = parse_prompt(values["prompt"], deaths)
     return _make_event(agent, values, "prompt", bodies=bodies) if bodies else None
@@ -248,7 +248,7 @@ def _parse_answer(agent: str, values: dict[str, Any], error: str | None) -> Hook
     effects, pair = parse_call(call), _pair(values)
     bodies = effects.bodies
     if not bodies and agent == "gemini" and tool in SENDS:
-        # Only the call of a sub-agent reports its start and end.
+        # This agent has no events for sub-agents: only the call reports their start and end.
         kind, at = name_in(object_in(values, "tool_input"), "agent_name"), values.get("timestamp")
         bodies = sent_and_back(call, f"{kind}-{pair[:6]}-{parse_time(at)}", kind)
     more: dict[str, Any] = {"bodies": bodies, "shell": effects.shell, "todo": effects.todo}

@@ -107,7 +107,7 @@ def _prompt(agent: str, values: dict[str, Any]) -> HookEvent | None:
         if _is_text(part)
     )
     if not bodies or name_in(values, "parent"):
-        return None  # the parent has reported what it asked the sub-agent
+        return None  # a sub-agent's prompt: its parent has already reported the task
     at, model = parse_time(object_in(message, "time").get("created")), object_in(message, "model")
     more: dict[str, Any] = {"at": at, "model": name_in(model, "modelID"), "bodies": bodies}
     return _make_event(agent, values, native, "prompt", key=name_in(message, "id"), **more)
@@ -215,7 +215,7 @@ _IGNORED = """
     permission.asked permission.updated permission.replied lsp.updated lsp.client.diagnostics
     vcs.branch.updated
 """.split()
-"""Parts of what is reported whole later, what tools report too, and news of opencode itself."""
+"""Ignored: parts that are reported complete later, repeats of tool events, opencode's own news."""
 
 ROWS: dict[str, Row | None] = {
     "SessionStart": _start,

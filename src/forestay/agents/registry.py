@@ -28,7 +28,7 @@ _QWEN = tuple(event for event in _CLAUDE if event not in ("PostCompact", "StopFa
 
 
 class Place(NamedTuple):
-    """A file of an agent: below the user's home (or where a variable says) and below a project."""
+    """A file of an agent: its path below the user's home folder, and below a project."""
 
     user: str
     project: str
@@ -48,9 +48,9 @@ class Agent(NamedTuple):
     events: tuple[str, ...] = ()
     hooks: Place | None = None
     exec_form: bool = False
-    """Whether a hook may be a program with arguments; else it is a shell command."""
+    """Whether a hook can be a program with arguments; else it is a shell command."""
     named: bool = False
-    """Whether a hook may have a name; other agents refuse unknown keys."""
+    """Whether a hook can have a name; other agents refuse unknown keys."""
     second: int = 1
     """Units of a timeout per second: 1, or 1,000 for milliseconds."""
     servers: Place | None = None
@@ -61,7 +61,7 @@ class Agent(NamedTuple):
     reads_agents_md: bool = False
     """Whether it uses AGENTS.md only, without hooks."""
     trust: str = ""
-    """What the user has to do before the agent runs our hooks."""
+    """What the user must do before the agent runs the hooks of Forestay."""
 
     def seconds(self, event: str) -> int:
         """Return the time limit of a hook; at the start the agent waits for a briefing."""

@@ -23,7 +23,7 @@ _DEEPEST = 200
 
 
 class Unsplicable(ValueError):
-    """The text is not such a file, or another kind of value is where our entry belongs."""
+    """The text is not JSON, or another kind of value is where our entry belongs."""
 
 
 class Part(NamedTuple):
@@ -79,7 +79,7 @@ def removed(
 
 
 def check(text: str) -> None:
-    """Refuse a text that the agent would read differently, or not at all."""
+    """Refuse a text that the agent's parser would read differently, or not at all."""
     start = _find(text, [])
     assert start is not None
     end = _end(text, start, 0)

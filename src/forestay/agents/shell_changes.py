@@ -32,14 +32,14 @@ if TYPE_CHECKING:
     from forestay.workspace.tree import Seen
 
 MOST_FILES = 200
-"""The most changed files that are read; of more, the latest."""
+"""The most changed files that are read; if there are more, the latest ones are."""
 MOST_BYTES = 8 * 1024 * 1024
 """Larger files are not read."""
 _GIT_SECONDS = 2.0
 _SECONDS = 0.5
 _ENTRIES = 20_000
 _SLACK_MS = 2_000
-"""Clocks of disks are coarse, and those of containers may differ slightly."""
+"""Tolerance in milliseconds: file times are coarse, and clocks of containers differ slightly."""
 _COMMITTED = 20
 _SNIFFED = 8192
 _LEFT_OUT = frozenset(
@@ -66,7 +66,7 @@ class ChangedFile(Struct, frozen=True):
 
 
 class Scan(Struct, frozen=True):
-    """The result of a scan. `left` files were too many; `whole` is False if time ran out."""
+    """The result of a scan. `left` files exceed the limit; `whole` is False if time ran out."""
 
     found: tuple[ChangedFile, ...] = ()
     left: int = 0
@@ -128,7 +128,7 @@ def scan_tree(
 ) -> Scan:
     """Return the files of a tree that changed since a time in milliseconds.
 
-    `known` are files of the session, which may be deleted by now; `seen` returns the stamp and
+    `known` are files of the session, which can be deleted by now; `seen` returns the stamp and
     digest of full paths at the last scan, so that unchanged files are not read again.
     """
     deadline = clock.monotonic() + _SECONDS
@@ -302,7 +302,7 @@ def _committed_digest(tree: Tree, environ: Mapping[str, str], path: str) -> str:
 
 
 def has_other_line_ends(full: str) -> bool:
-    """Whether a file has line ends that agents do not report as they are."""
+    """Return whether a file has Windows line ends, which agents report as plain ones."""
     try:
         if files.is_irregular(full):
             return False
@@ -313,10 +313,10 @@ def has_other_line_ends(full: str) -> bool:
 
 
 def complete_change(reported: FileChanged, root: str, now: int) -> tuple[FileChanged, Seen]:
-    """Complete a reported change with the digest of the file as it is now, and return both.
+    """Return a reported change with the file's present digest added, and the file's stamp.
 
-    Agents report text with other line ends than the file has, or no text at all. The file as it is
-    now belongs to the last change; for an earlier one the digest stays unknown.
+    Agents report text with other line ends than the file has, or no text at all. The present file
+    belongs to the last change; for an earlier one the digest stays unknown.
     """
     if reported.action == "deleted":
         return reported, ("", "")

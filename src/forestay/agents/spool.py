@@ -5,7 +5,7 @@
     bad/NAME   set aside: not JSON, or of an unknown shape
     lost       one byte for each payload that could not be written
     lock       locked by the process that ingests; contains its pid
-    told       the start of a run that was answered last, and when
+    told       the last start of a run for which a briefing was printed, and when
 
 A file begins with a line `forestay-spool 1 AGENT EVENT PID START BOOT INIT`, with `-` for what is
 unknown: the agent, the hook, the pid of the agent's process, when that process started (in the
@@ -43,7 +43,7 @@ _READING = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _USUAL = 64 * 1024
 _MANY = 1000
 _ABANDONED_MS = 10 * 60_000
-"""After this time the script that was writing a file must have died."""
+"""The age at which a file in `tmp` must have been left by a script that died."""
 _AT_ONCE_MS = 2_000
 _ROOM = b"\n"
 """Written to `lost` in advance, so that a loss can be counted on a full disk."""
@@ -287,9 +287,9 @@ class Spool:
         return fd
 
     def answers(self, start: Spooled, now: int) -> bool:
-        """Whether the caller, who holds the lock, has to print the briefing for this start.
+        """Return whether the caller, which holds the lock, must print the briefing for this start.
 
-        A plugin and an installed hook may both report it; only the first one prints.
+        A plugin and an installed hook can both report the same start; only the first one prints.
         """
         sender = start.sender
         mark = f"{digest_of(start.data)} {sender.pid} {sender.start}"
@@ -307,7 +307,7 @@ class Spool:
         return True
 
     def unlock(self, fd: int) -> None:
-        """Unlock. The caller then checks the spool: scripts that saw the pid started nothing."""
+        """Unlock. The caller must check the spool again: scripts that saw its pid rely on it."""
         _write_number(fd, "")
         os.close(fd)
         if self._inside is not None:
@@ -319,7 +319,10 @@ _LEAST, _ENOUGH = 16, 200
 
 
 def spellings(text: str) -> list[bytes]:
-    """Return how the longest line of a text may be encoded in a payload; none if it is short."""
+    """Return the JSON encodings in which a payload can have the longest line of a text.
+
+    Return none if that line is short.
+    """
     import json
 
     line = max(text.split("\n"), key=len).strip()[:_ENOUGH]
@@ -339,12 +342,12 @@ def _erase(path: str) -> None:
 
 
 def _write_number(fd: int, line: str) -> None:
-    """Write the pid for the scripts, which start an ingest if they do not find it."""
+    """Write this process's pid into the lock: scripts start an ingest if they do not find it."""
     try:
         os.ftruncate(fd, 0)
         os.pwrite(fd, line.encode(), 0)
     except OSError:
-        pass  # then scripts start one more process
+        pass  # without the pid, scripts start one needless process
 
 
 _UNKNOWN_SENDER = Sender("-", "-", "-", "-", "-", "-")

@@ -8,7 +8,7 @@ How durable a payload is depends on the tools of the system, tried once (`probe_
 
     d   the file is synced by `dd` while it is written, the folder by `sync FOLDER`
     f   both by `sync PATH`, which costs one more process
-        neither: payloads of the last seconds before a power cut may be lost
+        neither: payloads of the last seconds before a power cut can be lost
 """
 
 from __future__ import annotations

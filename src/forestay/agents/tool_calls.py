@@ -2,7 +2,7 @@
 
 Agents have different names for the same few tools: run a command, write a file, edit it, apply a
 patch, update a to-do list, start a sub-agent. Tools that only read have no events; any other tool,
-mostly of MCP servers, is recorded as a command that ran. `_HANDLERS` says which is which.
+mostly of MCP servers, is recorded as a command that ran. `_HANDLERS` maps names to functions.
 """
 
 from __future__ import annotations
@@ -104,7 +104,7 @@ def _as_text(value: object) -> str:
 _AT_FIRST = re.compile(
     r"(?:[^\n]*\n){0,3}(?:Exit code|Process exited with code):? (-?\d{1,9})\b\n?"
 )
-# The output of a command may look the same, but is not at the end.
+# Only at the end of the report: the output of a command can contain such a line before that.
 _AT_LAST = re.compile(r"\nExit Code: (-?\d{1,9})\n(?:[^\n]{0,200}\n){0,4}[^\n]{0,200}\Z")
 
 
@@ -157,7 +157,7 @@ def _ended(code: object, output: str) -> str:
 
 
 def _gist(reported: str) -> str:
-    """Return the first line and the end of an error: they say what failed and why.
+    """Return the first line and the end of an error, which show what failed and why.
 
     Only whole lines are cut, and never inside a key: half a secret is not recognized as one.
     """
@@ -320,7 +320,7 @@ def _lines(
 
 
 def _changed(before: list[str], after: list[str]) -> tuple[int, int]:
-    """Count lines that differ between the equal ends: quick, and never too few."""
+    """Count the lines between the equal beginning and end of both: quick, and never too few."""
     most = min(len(before), len(after))
     first = next((n for n in range(most) if before[n] != after[n]), most)
     ends = range(1, most - first + 1)
@@ -473,7 +473,7 @@ LOOKS = frozenset(
 )
 """Tools that only read, ask the user, or control the agent."""
 _LOOKS = ("mcp__forestay__", "mcp_forestay_", "forestay_")
-"""Prefixes of our own MCP tools, which record by themselves."""
+"""Prefixes of the MCP tools of Forestay, which record their own events."""
 
 _HANDLERS: dict[str, Callable[[Call], Effects]] = {
     **dict.fromkeys(SHELLS, _shell),

@@ -1,4 +1,4 @@
-"""Agents that record here: their installation, and what their hooks and transcripts report."""
+"""Agents that record in this home: install them, ingest their hook reports, adopt transcripts."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from forestay.journal.topics import OnEach
 
 _QUICK = 0.05
-"""Seconds that a command which records something may spend on ingesting reports of hooks."""
+"""Seconds that a recording command spends at most on ingesting hook reports first."""
 
 
 class AgentSetup(HomeTopic):
@@ -44,12 +44,12 @@ class AgentSetup(HomeTopic):
         return Spool(self._context.store.home).erase_aside()
 
     def catch_up(self) -> None:
-        """Ingest what hooks reported earlier, as far as that is quick."""
+        """Ingest waiting hook reports, for at most a fraction of a second; ignore failures."""
         if self.waiting():
             self._context.best_effort(lambda: self.ingest(seconds=_QUICK))
 
     def hook(self, agent: str, payload: str) -> str:
-        """Return the briefing for an agent whose run begins, by the payload of its hook."""
+        """Return the briefing for the agent whose session-start hook sent this payload."""
         from forestay.api.session_start import brief_new_run
 
         return brief_new_run(self._context, agent, payload)
@@ -113,7 +113,7 @@ class AgentSetup(HomeTopic):
         return collect(map(TranscriptInfo, imported), on_adopted)
 
     def note_desktop(self) -> None:
-        """Record that Claude Desktop uses this home, which files of sessions show."""
+        """Record that Claude Desktop uses this home, also in the sync state of session files."""
         if not self._context.store.machine.remotes.is_in_desktop():
             self._context.store.machine.remotes.record_desktop()
             from forestay.mirror.session_files import SessionFiles  # start-up

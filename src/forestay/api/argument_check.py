@@ -1,7 +1,7 @@
-"""Checks the types of arguments against the annotations of a method, before it runs.
+"""Check the types of arguments against a method's annotations before it runs.
 
 `check_arguments` wraps every public method of a class. That is done when the package is imported as
-a library; the command line has its own parser. A path may be any path-like object, and a list any
+a library; the command line has its own parser. A path can be any path-like object, and a list any
 iterable of texts.
 """
 
@@ -34,7 +34,7 @@ _WORDS = dict.fromkeys(
     " DeferReason FactCheck Impact Scope ShareMode".split(),
     "str",
 )
-"""Types of `forestay.base.words`: they are text here, and the engine checks the word."""
+"""Literal types of `forestay.base.words`: here only checked to be text; the engine checks more."""
 
 
 def check_arguments(owner: type) -> None:
@@ -75,7 +75,7 @@ def _with_check(method: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _check_value(name: str, value: Any, known: dict[str, list[str]]) -> Any:
-    """Return a value in the type of its annotation; one of an unknown annotation is unchanged."""
+    """Convert a value to its annotated type; return it unchanged if the annotation is unknown."""
     wanted = known.get(name)
     if wanted is None or (wanted == _TEXT and type(value) is str):
         return value
@@ -108,7 +108,7 @@ _MODULES = """
     api.session_disputes api.session_files api.session_lifecycle api.session_record
     api.session_tasks plans.essay_steps plans.phases plans.prove plans.revisit
 """.split()
-"""Modules that have public classes with methods."""
+"""Modules with public classes whose methods are wrapped."""
 
 
 def check_public_classes() -> None:

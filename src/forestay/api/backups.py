@@ -1,4 +1,4 @@
-"""Backups of a home, packs from elsewhere, and moving to another store."""
+"""Back up a home, restore or import packs, and move everything to another store."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Backups(HomeTopic):
     def restore(self, path: str) -> ImportResult:
         """Merge a backup into this home; nothing is replaced.
 
-        Of a folder of backups, the newest one is used. What cannot be merged is left out and
+        In a folder of backups, the newest one is used. What cannot be merged is left out and
         reported. A session that is new here belongs to no project until it is resumed or chosen
         in one.
         """
@@ -68,7 +68,7 @@ class Backups(HomeTopic):
         return outcome
 
     def _write_merged(self, outcome: ImportResult) -> None:
-        """Write the files of sessions that gained events."""
+        """Update the bound files of sessions that gained events."""
         for merged in outcome.sessions:
             if merged.new:
                 write_files(self._context, merged.session)

@@ -48,7 +48,9 @@ def resume(
         if moves := _resume_events(session, died):
             recorded = context.journal.append(session.id, *moves, actor=session.actor, key=key)
             session.repeated = recorded.repeated
-        if not session.repeated:  # else these deaths are not recorded yet
+        if (
+            not session.repeated
+        ):  # a repeated call recorded nothing, so these deaths are still to record
             context.best_effort(lambda: context.workspace.release(died))
         context.best_effort(lambda: context.workspace.choose(session.id))
         context.best_effort(lambda: Presence.of(context).register_process(session.id))
@@ -108,7 +110,7 @@ def _add_recent_lines(
     if any(map(state.count, counted)):
         from forestay.journal.history import recent_lines  # start-up
 
-        # By the estimate, no token has more than three plain characters.
+        # The token estimate counts at most three characters per token: more cannot fit the budget.
         journal = session.context.journal
         around.notes, around.commands = recent_lines(journal, view, 3 * budget)
 

@@ -101,7 +101,7 @@ def _deliveries(spread: Sequence[keychain.Spread]) -> list[dict[str, str | None]
 
 
 class Keys(HomeTopic):
-    """The key of this device: without it no other device can read what it pushes."""
+    """The key of this device, which encrypts what it pushes for the user's other devices."""
 
     def init(self, *, passphrase: str = "", keyring: bool = False) -> DeviceChange:
         """Create the key of this device and its device group, or protect an existing key.
@@ -111,7 +111,7 @@ class Keys(HomeTopic):
         return _change(keychain.init(self._context, passphrase=passphrase, keyring=keyring))
 
     def show(self) -> KeyInfo:
-        """Return what is known of this device's key; none of it is secret."""
+        """Return the public facts about this device's key, and where it is stored."""
         return KeyInfo(keychain.show(self._context))
 
     def export(self, path: str, passphrase: str) -> str:
@@ -140,12 +140,12 @@ class Keys(HomeTopic):
 
 
 def _push_new_keys(context: Context) -> None:
-    """Start a push, which gives sessions new keys before a revoked device can read more."""
+    """Start a push, which encrypts sessions with new keys that a revoked device does not have."""
     context.run_due_jobs("session.forgotten")
 
 
 class Shares(HomeTopic):
-    """Persons who may read or continue a session of the user."""
+    """Persons who are allowed to read or continue a session of the user."""
 
     def add(
         self, session: str, person: str, *, mode: ShareMode | None = None, email: str = ""
@@ -162,7 +162,7 @@ class Shares(HomeTopic):
         return _sharing(sharing.unshare(self._context, session, who))
 
     def owner(self, circle: str) -> str:
-        """Return the person that a device group belongs to, as far as known; empty for the user."""
+        """Return the person a device group belongs to, if known; "" for the user's own group."""
         return keychain.owner_name(self._context, circle)
 
     def list(self, session: str) -> SharingInfo:

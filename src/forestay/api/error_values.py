@@ -1,4 +1,4 @@
-"""Errors as JSON values, the same in every surface, without the secrets they may repeat.
+"""Errors as JSON values, the same in every surface, without secrets.
 
 Each surface adds its own text for the next step.
 """
@@ -16,9 +16,9 @@ OPERATIONS = ("create", "read", "update", "delete")
 
 
 def error_to_json(error: ForestayError, operation: str, now: str) -> dict[str, Any]:
-    """Return an error as JSON values, with the context that document 0 requires.
+    """Return an error as JSON values, with the context that the specification S0 requires.
 
-    `operation` is the attempted one, for an error that does not name it.
+    `operation` is the attempted operation, used if the error does not name one.
     """
     fields: dict[str, Any] = {
         "code": error.exit_code,
@@ -43,7 +43,7 @@ def choices_to_json(error: NoSession) -> list[dict[str, str]]:
 
 
 def error_context(error: ForestayError, operation: str, now: str) -> dict[str, str | None]:
-    """Return the five fields that document 0 requires of every error report (S0-80 to S0-84)."""
+    """Return the five fields that every error report must have (S0-80 to S0-84)."""
     return {
         "operation": error.operation if error.operation in OPERATIONS else operation,
         "file": error.file or None,
@@ -54,12 +54,12 @@ def error_context(error: ForestayError, operation: str, now: str) -> dict[str, s
 
 
 def redact_error(error: ForestayError, patterns: Sequence[str]) -> None:
-    """Remove secrets from an error, which may repeat the arguments of the user."""
+    """Remove secrets from an error, because it can repeat what the user typed."""
     from forestay.base.redact import Redactor
 
     try:
         redactor = Redactor(patterns)
-    except ForestayError:  # perhaps the error to redact: a bad pattern
+    except ForestayError:  # a pattern is invalid; that can be the very error to redact
         redactor = Redactor()
     for name in ("what", "why", "hint", "file", "session"):
         setattr(error, name, redactor.text(getattr(error, name))[0])

@@ -52,7 +52,7 @@ class Files(HomeTopic):
     ) -> list[FileReport]:
         """Return what is wrong with the session files at a path, in any of the five formats.
 
-        `workflows` is a folder of workflow definitions, which define the number of phases;
+        `workflows` is a folder of workflow definitions, which decide the number of phases;
         `on_report` is called with each report as soon as it is made.
         """
         from forestay.mirror import check_files, discover
@@ -88,7 +88,7 @@ class Files(HomeTopic):
         return collect(adopt.adopt(self._context, place, options, also=also), on_adopted)
 
     def unadopted(self) -> list[str]:
-        """Return places in this project with session files that are not adopted yet."""
+        """Return the paths in this project of session files that are not adopted yet."""
         from forestay.mirror.quick_scan import unadopted_here
 
         return unadopted_here(self._context)
@@ -107,7 +107,7 @@ class Files(HomeTopic):
         return made
 
     def report(self, feature: str = "", root: str = "") -> list[FeatureReport]:
-        """Return figures about sessions of the ai-session format; one, or all of a folder."""
+        """Return figures about one session of the ai-session format, or about all in a folder."""
         from forestay.mirror import ai_session_cleanup
 
         ai_session_cleanup.require_folder(root)
@@ -145,7 +145,7 @@ class Files(HomeTopic):
         """Return what can be restored from damaged session files; None if they can be read.
 
         Nothing is written without `out` (to another place) or `fix` (in place; the damaged bytes
-        are set aside). `choose` answers the question that a case may have.
+        are set aside). `choose` is the id of one of the choices in the returned case's question.
         """
         from forestay.mirror import recover
 
@@ -196,7 +196,7 @@ class ContractFiles(HomeTopic):
 
 
 class NewSession(NamedTuple):
-    """An orchestrator session, and where the previous one is archived; empty without one."""
+    """A new orchestrator session, and the archived file of the previous one ("" if none)."""
 
     session: Session
     archive: str

@@ -1,4 +1,4 @@
-"""The followers of every context: what happens around an append, in this order.
+"""Followers: the code that runs before and after every append, in this order.
 
 Before: this process is registered, file edits are absorbed, inactivity is recorded. After: files
 are written, a backup is made and a sync is started if they are due.
@@ -34,7 +34,7 @@ URGENT_KINDS = frozenset(
 
 _HOUR = 3_600_000
 _SHORTEST_LIMIT = 6 * 60_000
-"""The shortest possible limit of inactivity, in milliseconds."""
+"""The shortest limit of inactivity that a workflow or setting can have, in milliseconds."""
 
 
 def make_followers(
@@ -106,7 +106,7 @@ class Inactivity(Follower):
 
 
 def is_idle(context: Context, session: str) -> bool:
-    """Return whether nothing was recorded for so long that inactivity may matter.
+    """Return whether nothing was recorded for so long that a limit of inactivity can be reached.
 
     For most sessions this quick check is all that is needed.
     """
@@ -148,7 +148,7 @@ class BackupJob(Follower):
             backup.backup_if_due(self._context.store, folder, clock=clock, keep=most)
         except ForestayError as error:
             # The event is durable: a backup that fails must not look like an event that failed.
-            self._context.notify(f"no backup was made: {error}")
+            self._context.notify(f"the hourly backup was not made: {error}")
 
 
 class SyncJob(Follower):
@@ -177,7 +177,7 @@ class SyncJob(Follower):
 
 
 class RemoteErasure(Follower):
-    """Erases copies outside the journal of what another device erased in it."""
+    """Erases copies outside the journal after another device erased events or a session."""
 
     def __init__(self, context: Context) -> None:
         self._context = context

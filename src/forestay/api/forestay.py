@@ -97,7 +97,7 @@ class Forestay:
         )
 
     def close(self) -> None:
-        """Release every session and close the store. May be called twice."""
+        """Release every session and close the store. A second call does nothing."""
         self.context.close()
 
     def __enter__(self) -> Forestay:
@@ -107,7 +107,7 @@ class Forestay:
         self.close()
 
     def seen_from(self, folder: str, actor: str) -> Forestay:
-        """Return the same home seen from another folder, for another actor.
+        """Return a `Forestay` for the same home, another folder and another actor.
 
         It shares the store, which is closed with this one.
         """
@@ -154,7 +154,7 @@ class Forestay:
 
     @property
     def shares(self) -> Shares:
-        """Persons who may read or continue a session."""
+        """Persons who are allowed to read or continue a session."""
         from forestay.api.devices import Shares  # start-up
 
         return Shares(self.context)
@@ -288,7 +288,7 @@ class Forestay:
         return [SearchResult({**one, **about[str(one["session"])]}) for one in found]
 
     def goal(self, session: str) -> str:
-        """Return the goal of a session, as lists show it; empty for an unknown one."""
+        """Return the goal of a session as `list` shows it; "" if the session is unknown."""
         return str(self._about(session)["goal"])
 
     def _about(self, session: str) -> dict[str, Any]:
@@ -316,7 +316,7 @@ class Forestay:
 
         The report of the store itself names no session, and exists only if it has findings.
         """
-        # Expected sessions first, then existing ones: other processes start and erase sessions.
+        # Read the expected sessions before the existing ones: other processes start sessions.
         known = {session for session, _ in self.context.store.maintenance.remembered()}
         listed = self.context.store.catalogue()
         forgotten = self.context.store.catalogue(where={"forgotten": 1})
@@ -329,7 +329,10 @@ class Forestay:
         from forestay.base.findings import Finding
         from forestay.journal.verify import Report
 
-        lost = [f"session {id} was acknowledged here and is missing" for id in sorted(missing)]
+        lost = [
+            f"session {id} is missing, although this store acknowledged it"
+            for id in sorted(missing)
+        ]
         flaws = [flaw.what for flaw in self.context.store.maintenance.flaws()]
         found = [
             Finding("store", "error", what)
@@ -354,7 +357,7 @@ class Forestay:
         else:
             done, lost, left = doctor.fix(*parts, clock=self.context.clock, deep=deep)
             done += [] if format_checks.is_blocked(left) else format_checks.fix(self.context)
-        # Not earlier: before a rebuild the project of this folder cannot be found.
+        # Only now: a damaged store must be rebuilt before it can name this folder's project.
         places = places_here(self.context.settings.home, self.context.workspace.tree.root)
         agents = install_check.advice(places)
         return doctor.DoctorReport(

@@ -18,11 +18,11 @@ _NOTE_IN_EVENT = 6000
 
 
 def add_note(recorder: Recorder, text: str, *, for_next: bool, key: str) -> Event:
-    """Save a note; one that is too long for an event is stored next to it."""
+    """Save a note; the full text of one that is too long for an event is stored as a blob."""
     if len(text.encode("utf-8", "replace")) <= _NOTE_IN_EVENT:
         return recorder.record(NoteAdded(text=text, for_next=for_next), key=key)
     journal, clean = recorder.context.journal, clean_input(text, "text", limit=MAX_NOTE, lines=True)
-    # Before it is cut: half a secret is not recognized as one.
+    # Remove secrets before cutting the text: half a secret would not be recognized.
     redacted, names = journal.redact(clean), journal.find_secrets(clean)
     data = redacted.encode()
     body = NoteAdded(
@@ -38,7 +38,7 @@ def add_note(recorder: Recorder, text: str, *, for_next: bool, key: str) -> Even
 def add_decision(
     recorder: Recorder, what: str, *, because: str, options: Sequence[str], chosen: str, key: str
 ) -> Event:
-    """Record a decision, under an id made from its words without their secrets."""
+    """Record a decision; its id is derived from its text after secrets are removed."""
     body = DecisionMade(
         decision=short_name(recorder.context.journal.redact(what)),
         what=what,

@@ -53,7 +53,7 @@ class Remotes(HomeTopic):
         again: bool = False,
         on_bytes: OnBytes | None = None,
     ) -> Reports:
-        """Send what was recorded here to a remote, or to all of them; all sessions, or some.
+        """Send what was recorded on this device to one remote, or to all; all sessions, or some.
 
         `again` also sends what the remote lost. `on_bytes` is called with "up" or "down" and a
         number of bytes as they are sent or received. If it has methods `expect` and `done`, they
@@ -96,5 +96,5 @@ class Remotes(HomeTopic):
         return self._context.store.machine.remotes.waiting(session)
 
     def fetch(self, session: str = "") -> Pulled:
-        """Fetch what other devices sent, before a session is resumed; offline is no error."""
+        """Fetch what other devices sent, before a session is resumed; being offline is no error."""
         return arrival.pull(self._context, session)

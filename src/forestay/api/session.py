@@ -96,7 +96,7 @@ class Session:
 
     @property
     def revisit(self) -> Revisit:
-        """Going back to an earlier step."""
+        """Go back to an earlier step of the plan."""
         from forestay.plans.revisit import Revisit  # start-up
 
         return Revisit(self._recorder)
@@ -131,7 +131,7 @@ class Session:
 
     @property
     def lifecycle(self) -> Lifecycle:
-        """Other ends than `complete`, ways back, archiving and erasing."""
+        """Fail, abort or abandon the session; reopen, archive or erase it."""
         from forestay.api.session_lifecycle import Lifecycle  # start-up
 
         return Lifecycle(self._recorder)
@@ -163,7 +163,7 @@ class Session:
     def undo(self, event: str | int | None = None, *, because: str = "", key: str = "") -> Event:
         """Retract the last record, or that of the event named; undoing the undo restores it."""
         if event == "":
-            raise InvalidInput("no event is named", why="perhaps a variable is empty")
+            raise InvalidInput("the event to undo is empty", why="perhaps a variable is empty")
         from forestay.journal.history import undo_targets  # start-up
         from forestay.model.event import EventRetracted  # start-up
 
@@ -197,7 +197,7 @@ class Session:
                 return done[-1]
             body = save_partial(recorder, partial, body)
         if self.context.store.machine.remotes.all():
-            # Another device may continue it: record the tools that were used here.
+            # Another device can continue the session: record which tools were used on this one.
             from forestay.sync.arrival import record_tools  # start-up
 
             if tools := record_tools(recorder):

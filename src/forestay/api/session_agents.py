@@ -110,7 +110,7 @@ class Agents(Topic):
         return self._end(id, failed, key)
 
     def timeout(self, id: str, *, error: str = "", key: str = "") -> Event:
-        """Record that an agent ran longer than it may."""
+        """Record that an agent ran longer than it was allowed to."""
         return self._end(id, AgentTimedOut(agent=id, error=error), key)
 
     def retry(self, id: str, *, key: str = "") -> Event:
@@ -126,7 +126,7 @@ class Agents(Topic):
 
 
 class AgentRun:
-    """A running agent, for a `with`: what it records, and its end, are recorded as its own."""
+    """A running agent, for a `with`: records events in its name, and its end on leaving."""
 
     def __init__(self, recorder: Recorder, id: str, *, type: str, task: str, blocking_on: str):
         self.id = id
@@ -166,7 +166,7 @@ class AgentRun:
         try:
             text = f"{type(error).__name__}: {error}"
         except Exception:
-            # Its text cannot be computed; its type can be recorded.
+            # `str` of the error failed, so only its type is recorded.
             text = type(error).__name__
         text = self._recorder.context.journal.redact(terminal(text, newlines=True))
         return coerce_input(text, limit=_LONGEST_ERROR, lines=True)
@@ -207,11 +207,14 @@ class AgentRun:
 
 
 def _require_own_process(pid: int) -> None:
-    """Refuse a process that cannot belong to one agent: its descendants count as the agent."""
+    """Refuse a process that does not exist, or that every process descends from.
+
+    Everything that descendants of an agent's process record is recorded for that agent.
+    """
     if pid == INIT and os.getpid() != INIT:
         raise InvalidInput(
             f"process {pid} is not the process of an agent",
-            why="every process descends from it, so all that they record would go to this session",
+            why="every process descends from it, so whatever they record would go to this session",
             hint="name the agent's own process, or leave --pid out",
         )
     if identity(pid) is None:

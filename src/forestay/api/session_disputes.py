@@ -95,7 +95,9 @@ class Disputes(Topic):
         if len(named) != 1:
             names = ", ".join(f"{case.number} ({case.about})" for case in found)
             what = "several disputes match" if named else "there is no dispute"
-            raise InvalidInput(f"{what} {dispute}", why=f"they are {names}", hint="forestay settle")
+            raise InvalidInput(
+                f"{what} {dispute}", why=f"the disputes are {names}", hint="forestay settle"
+            )
         return named
 
     def _side(self, case: Case, prefer: str | int) -> int:
@@ -140,7 +142,7 @@ class Disputes(Topic):
         return [*bodies, settlement_note(case, way, number, because, named)]
 
     def _with_file_now(self, body: Any) -> Body:
-        """Return the change with the present content of the file, which the user merged."""
+        """Return the file event with the file's present content, in which the user merged both."""
         from msgspec.structs import replace
 
         from forestay.workspace.file_changes import complete_change
@@ -177,7 +179,8 @@ def _require_unchanged(chosen: list[tuple[Case, int]], bodies: list[Body]) -> An
             row: Any = state.rows.get("dispute", case.subject)
             if row is None or not row.is_open or len(row.sides) != _count_sides(case):
                 raise Refused(
-                    f"{case.about} changed just now", hint="see the disputes again: forestay settle"
+                    f"not settled: the dispute about {case.about} changed just now",
+                    hint="see the disputes again: forestay settle",
                 )
         return bodies
 
@@ -185,5 +188,5 @@ def _require_unchanged(chosen: list[tuple[Case, int]], bodies: list[Body]) -> An
 
 
 def _count_sides(case: Case) -> int:
-    """Return how many sides are in the journal: of an edited file, the journal is one itself."""
+    """Return how many sides are events: 1 for an edited file, whose other side is the journal."""
     return 1 if case.kind == "edit" else len(case.sides)

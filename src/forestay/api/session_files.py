@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class BoundFiles(Topic):
-    """Files that other programs read and write too; they always match the session."""
+    """Files of the session in other programs' formats, synchronized with its journal."""
 
     def list(self) -> builtins.list[Binding]:
         """Return the bindings of the session, with the reason if one is suspended."""
@@ -81,7 +81,7 @@ class BoundFiles(Topic):
         from forestay.model.event import AttributeSet
 
         if model and bound and (why := refuses(model)):
-            raise InvalidInput(f"the model cannot be {model}", why=why)
+            raise InvalidInput(f"unknown model: {model}", why=why)
         absorb_file_edits(self._context, self._recorder.id)
         with self._context.store.view(self._recorder.id) as view:
             state = self._context.journal.state(view)
@@ -91,7 +91,7 @@ class BoundFiles(Topic):
             bodies += _status_bodies(status, state)
         if not bodies:
             raise InvalidInput(
-                "nothing would change",
+                "neither a task, a model nor a status is given",
                 hint="forestay files update --task ID --model NAME --status WORD",
             )
         return bodies
@@ -139,5 +139,5 @@ def _status_bodies(status: str, state: State) -> list[Body]:
         "completed": SessionCompleted(),
     }
     if status and status not in moves:
-        raise InvalidInput(f"the status cannot be {status}", why=f"one of {', '.join(moves)}")
+        raise InvalidInput(f"unknown status: {status}", why=f"it is one of {', '.join(moves)}")
     return [moves[status]] if status and status != state.core.status else []

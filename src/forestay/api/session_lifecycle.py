@@ -30,7 +30,7 @@ class Lifecycle(Topic):
     """Ends of a session, and how to undo them. Recording methods take a `key`; see `Session`."""
 
     def fail(self, *, because: str = "", key: str = "") -> Event:
-        """Record that the session failed; it may be resumed."""
+        """Record that the session failed; it can be resumed."""
         return self._record(SessionFailed(because=because), key)
 
     def abort(self, *, because: str = "", key: str = "") -> Event:
@@ -38,7 +38,7 @@ class Lifecycle(Topic):
         return self._record(SessionAborted(because=because), key)
 
     def abandon(self, *, because: str = "", key: str = "") -> Event:
-        """Abandon the session; it may be reopened."""
+        """Abandon the session; it can be reopened."""
         return self._record(SessionAbandoned(because=because), key)
 
     def reopen(self, because: str, *, key: str = "") -> Event:
@@ -62,12 +62,12 @@ class Lifecycle(Topic):
 
         Ids, kinds and times remain, so that no old copy restores it. It is erased from the store,
         this home's backups, the session's files and copies of damaged files; `left` of the result
-        are files that may still contain some of it. Files that other programs wrote into stay,
-        unless `force` is given. A session that loses only some events continues.
+        are files that can still contain parts of it. Files that other programs changed stay,
+        unless `force` is given. A session of which only some events are erased can continue.
         """
         context, session, actor = self._context, self._recorder.id, self._recorder.actor
         if count_waiting(context):
-            # Reports of its agent that wait are erased too: later they would start another session.
+            # Ingest waiting hook reports, to erase them too: later they would start a new session.
             from forestay.agents.ingest import ingest  # start-up
 
             context.best_effort(lambda: ingest(context, wait=_WAIT_FOR_INGEST))
@@ -78,7 +78,7 @@ class Lifecycle(Topic):
             forget.require_names(names)
             absorb_file_edits(context, session)
             done = forget.forget_events(context, session, names, actor=actor, because=because)
-        # Copies on remotes are erased only by a push.
+        # Start a push, because only a push erases the copies on remotes.
         context.run_due_jobs("session.forgotten")
         return done
 
@@ -87,5 +87,5 @@ class Lifecycle(Topic):
         return forget.chosen(self._context, self._recorder.id, [str(event) for event in events])
 
     def reach(self, *, force: bool = False) -> Reach:
-        """Return where copies of the session are outside the store: what `forget` searches."""
+        """Return the places outside the store where `forget` searches for copies of the session."""
         return forget.reach(self._context, self._recorder.id, force=force)

@@ -77,7 +77,7 @@ class Record(Topic):
         after: str = "",
         key: str = "",
     ) -> Event:
-        """Record that a file changed; what is not given is read from the file and from git."""
+        """Record that a file changed; values that are not given are read from the file and git."""
         context, session, inside = self._context, self._recorder.id, self._inside(path)
         given = FileChanged(
             path=inside,
@@ -93,7 +93,7 @@ class Record(Topic):
         tree = context.workspace.tree
         body, (stamp, digest) = complete_change(given, tree, known, context.clock.now())
         event = self._record(body, key)
-        # A path from which a secret was removed must not be stored in another place either.
+        # A secret was removed from the path, so the path must not be stored elsewhere either.
         if stamp and getattr(event.body, "path", "") == inside:
             full, seen = os.path.join(tree.root, inside), context.store.machine.seen_files
             context.best_effort(lambda: seen.record(session, full, stamp, digest))
@@ -128,7 +128,7 @@ class Record(Topic):
         return event
 
     def _report_unknown_model(self, name: str) -> None:
-        """Report a model that the session's files cannot contain: their format has its own list."""
+        """Report a model that the session's files cannot contain: their format allows only some."""
         machine = self._context.store.machine
         if not name or not machine.is_bound(self._recorder.id):
             return

@@ -44,7 +44,7 @@ class Tasks(Topic):
             try:
                 return self._record(body, key)
             except Refused:
-                # Another process may have used the name in between; then the next one is free.
+                # Another process used this id in the meantime; try the next one.
                 if id or self._free_id() == step:
                     raise
 

@@ -1,4 +1,4 @@
-"""How a session starts: its first events, and when an open one is resumed instead.
+"""Start a session: record its first events, or resume the open session of the same workflow.
 
 The plan is copied from the workflow at that moment. There is at most one open session of a workflow
 on a target: starting the same again returns that one, also when two processes start it at once.
@@ -79,7 +79,7 @@ def start_session(context: Context, wanted: StartOptions) -> Session:
                 *plan,
                 key=wanted.key,
                 create=True,
-                # Checked again under the writer lock: two processes may start the same at once.
+                # `check_open` runs again under the writer lock: another process can be faster.
                 blobs=blobs,
                 options=AppendOptions(tree=spot, file_work=file_work, check=check_open),
             )
@@ -90,7 +90,7 @@ def start_session(context: Context, wanted: StartOptions) -> Session:
         found.was_open = True
         return found
     if started.repeated and wanted.formats:
-        _add_formats(started, wanted.formats)  # the first call may have named none
+        _add_formats(started, wanted.formats)  # the first call with this key can have named none
     return started
 
 
@@ -111,7 +111,7 @@ def _reserve_places(
     kinds = [chosen.partition(":")[0] for chosen in formats]
     with mirror_of(context).hold_projects(*map(mirror_of(context).root_of, kinds)):
         _require_places(context, session, formats)
-        # Those with an id first: formats without one then use the same id.
+        # Bind formats with an id first: those without one then use the same id.
         in_order = sorted(formats, key=lambda chosen: ":" not in chosen)
         yield [pending_file_ops.keep(context, session, in_order)]
         pending_file_ops.finish(context, session)
@@ -129,7 +129,7 @@ def _require_places(context: Context, session: str, formats: Sequence[str]) -> N
 
 
 def clean_goal(goal: str, mode: str) -> str:
-    """Return the cleaned goal; refuse a goal or a mode that no session may have."""
+    """Return the cleaned goal; refuse an empty or too long goal, and an unknown mode."""
     goal = clean_input(goal, "goal", limit=2000, lines=False)
     validate(SessionStarted(goal=goal, mode=mode))
     return goal
@@ -162,7 +162,7 @@ def _start_event(context: Context, wanted: StartOptions, goal: str) -> Body:
         goal=goal,
         mode=wanted.mode,
         from_session=find_session(context.store, origin) if origin else "",
-        # The name of a folder may be any bytes; events contain text.
+        # A folder's name can contain any bytes, but events contain only valid text.
         project=terminal(os.path.basename(context.workspace.tree.main)),
         git_branch=branch,
         git_commit=commit,
@@ -230,7 +230,7 @@ def _pushback_event(plan: Sequence[Body], level: str) -> Sequence[Body]:
     if not level:
         return []
     if level not in PUSHBACK:
-        raise InvalidInput(f"pushback cannot be {level}", why=f"one of {', '.join(PUSHBACK)}")
+        raise InvalidInput(f"unknown pushback: {level}", why=f"it is one of {', '.join(PUSHBACK)}")
     # Steps without the plan of a workflow are the stages of an essay.
     if not plan or getattr(plan[0], "workflow", WORKFLOW) != WORKFLOW:
         raise InvalidInput("pushback requires an essay", hint=f"--workflow {WORKFLOW}")

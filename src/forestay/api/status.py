@@ -65,7 +65,7 @@ def current_session(context: Context, *, open_only: bool = False) -> str:
     try:
         return context.workspace.require(open_only=open_only)
     except NoSession:
-        # An edit of its files may have reopened it; absorb that first.
+        # An edit of its files can have reopened it, so absorb edits first.
         finished = context.workspace.current()
         if not finished or not context.store.machine.is_bound(finished):
             raise
@@ -76,8 +76,8 @@ def current_session(context: Context, *, open_only: bool = False) -> str:
 
 
 def may_expire(context: Context, session: str) -> bool:
-    """Return whether inactivity may matter for a session without a workflow: if the settings have
-    limits, or if it has files, which may be those of an essay."""
+    """Return whether a session without a workflow can expire by inactivity: if the settings have
+    limits, or if it has files, which can be those of an essay."""
     limits = context.settings.pause_hours, context.settings.abandon_hours
     return any(limits) or context.store.machine.is_bound(session)
 
@@ -108,7 +108,7 @@ def list_sessions(
     for holder, word in context.workspace.holders(""):
         held.setdefault(holder.session, []).append((holder, word))
     shown = [listing(row, held.get(row["id"], [])) for row in rows]
-    # A session of another device that was not resumed here has the name of its own project.
+    # A session of another device has the name of its own project until it is resumed here.
     return [
         one | {"project": names[row["project"]] or one["project"]}
         for one, row in zip(shown, rows, strict=True)

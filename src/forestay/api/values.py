@@ -1,4 +1,4 @@
-"""Results of the library, by what they describe; see `base.value`. Others are in their rooms."""
+"""Result classes of the public library; see `base.value`. Further ones are in their rooms."""
 
 from __future__ import annotations
 
@@ -135,7 +135,7 @@ class SearchResult(Value):
 
 
 class KeyInfo(Value):
-    """What is known of this device's key; none of it is secret.
+    """Public facts about this device's key, and where it is stored.
 
     From `name` on, fields are None while the key is locked or belongs to no device group.
     """

@@ -40,7 +40,7 @@ class Workflows(HomeTopic):
 
 
 class EssayListing(Value):
-    """An essay of the user; `abandoned_days` is how long it was idle, 0 if not for long."""
+    """An essay of the user; `abandoned_days` is 0 until it counts as abandoned."""
 
     name: str
     path: str
@@ -52,7 +52,7 @@ class Essays(HomeTopic):
     """The essays of the user, in every project."""
 
     def list(self) -> builtins.list[EssayListing]:
-        """Return the essays of this user, newest first; one may be unreadable."""
+        """Return the essays of this user, newest first, including unreadable ones."""
         return [
             EssayListing(
                 {

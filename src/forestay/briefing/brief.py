@@ -60,8 +60,8 @@ __all__ = [
 
 _NAME = 20
 _GIVEN, _BEGINNING = 16, 8
-"""Tokens for a session's id; the length of our own ids, and how much of one is shown in a tight
-budget: any unique beginning of an id is accepted."""
+"""Tokens for a session's id; the length of Forestay's ids, and how much of one a tight budget
+shows: commands accept any unique beginning of an id."""
 
 
 class Item(Struct, frozen=True):
@@ -83,7 +83,7 @@ class SectionCount(NamedTuple):
 class Briefing(Struct, frozen=True):
     """The text, and facts about it for callers that do not read it.
 
-    `counts` is of each section that is not empty. `came_from` is the device that
+    `counts` has each section that is not empty. `came_from` is the device that
     wrote last, if it was another one, `lacking` what is missing or different here.
     """
 
@@ -114,7 +114,7 @@ def brief(
     fmt: str = "text",
     reserve: int = 0,
 ) -> Briefing:
-    """Return the briefing of a session, never above the budget by `estimate`.
+    """Return the briefing of a session; `estimate` of its text never exceeds the budget.
 
     JSON is data and has no style: it is the same for all of them. `reserve` is the part of the
     budget that the caller needs for what it adds around the text.
@@ -156,7 +156,7 @@ def check_request(budget: int, style: str, fmt: str) -> None:
     """Refuse a budget, style or format that no briefing can have."""
     if not LEAST <= budget <= MOST:
         raise InvalidInput(
-            f"a briefing cannot have a budget of {budget} tokens",
+            f"no briefing fits a budget of {budget} tokens",
             why=f"it must be from {LEAST} to {MOST:,}",
             hint=f"forestay brief --budget {min(MOST, max(LEAST, budget))}",
         )
@@ -197,7 +197,7 @@ def _session(known: BriefingInput, fmt: str) -> str:
     name = one_line(known.core.session)
     if known.budget < TIGHT and fmt != "json" and len(name) == _GIVEN and name.isalnum():
         return name[:_BEGINNING]
-    # The reader must be able to use it: an id of other programs, such as a UUID, is long.
+    # The reader must be able to type the id; an id of another program, such as a UUID, is long.
     room = max(_NAME, known.budget // 10)
     return name if cost(name) <= room else clip(name, room, cost)
 
@@ -242,7 +242,7 @@ def _work_done(known: BriefingInput) -> str:
         share = f" ({figure})" if known.budget >= TIGHT else ""
         settled = "done or skipped" if state.tasks("skipped") else "done"
         return f"{settled_steps(state)} of {plural(steps, 'task')} {settled}{share}"
-    # The progress of agents is not the progress of the work: there may be more work than theirs.
+    # The progress of agents is not the progress of the session: it can have more work than theirs.
     return f"{figure} done" if origin not in ("none", "agents") else ""
 
 

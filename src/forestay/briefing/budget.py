@@ -1,6 +1,6 @@
 """Spend a budget of tokens on the sections of a briefing.
 
-The fields of the core come first, then the sections in order of value. Each section may use its
+The fields of the core come first, then the sections in order of value. Each section can use its
 *share* of what is left, so that a long one cannot displace those after it, but always gets its
 *floor* of entries while there is room; the rest is then filled in the same order. Room for the
 mandatory sections is reserved in advance: at least their count is always stated.
@@ -24,12 +24,12 @@ _SHARE = 0.4
 _PER_TOKEN = 6
 _NO_LIMIT = 1_000_000
 _SLACK = 4
-"""For counts that turn out to have more digits than charged."""
+"""Tokens held back for counts that turn out to have more digits than charged."""
 
 _WEIGHTS = {"next": 0.5, "goal": 0.35, "where": 0.15}
-"""The share of each field, the most valuable first: what one leaves, the next may use."""
+"""The share of each field, the most valuable first; each can use what the one before left."""
 _WIDE = {"for_next": 3, "asked": 2}
-"""Sections whose entries may be longer than those of others."""
+"""Sections whose entries are allowed to be longer than those of others."""
 
 
 def fill_page(
@@ -41,7 +41,7 @@ def fill_page(
 ) -> str:
     """Fill the page with as much as the budget allows, and return its text."""
     if sum(len(entry.text) for topic in found for entry in topic.entries) < budget * _PER_TOKEN:
-        # Shares and limits are only for what does not fit as a whole.
+        # Shares and limits apply only if the whole briefing does not fit.
         whole = _fill(page, fields, found, form, _NO_LIMIT)
         if estimate(whole) <= budget:
             return whole

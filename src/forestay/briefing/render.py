@@ -22,7 +22,7 @@ from forestay.briefing.token_estimate import cost
 
 _MARKUP = r"([\\`*<\[\]])"
 _WORD_END = 16
-"""How far back a cut may move to end at a word."""
+"""How many characters a cut can move back to end at a word."""
 
 
 class FittedEntry(Struct, frozen=True):
@@ -62,7 +62,7 @@ class TextRenderer:
 
     allows_blocks = True
     least_entry = 14
-    """The least tokens for a useful entry."""
+    """An entry with fewer tokens is not useful."""
 
     def __init__(self, budget: int) -> None:
         self.airy = budget >= ROOMY

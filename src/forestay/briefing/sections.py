@@ -55,7 +55,7 @@ AMPLE = 3000
 """From this budget on it is worth reading older events in the journal."""
 
 TIGHT = 200
-"""Below this budget only the session's own words are shown."""
+"""Below this budget explanations are left out, and only recorded text is shown."""
 
 _MOST = 300
 """The most rows that are loaded to filter them."""
@@ -74,7 +74,7 @@ class Lacking(NamedTuple):
 
 
 class Surroundings(Struct, kw_only=True):
-    """What only this machine knows, looked up by the caller of a briefing.
+    """Facts about this machine now, which the caller of a briefing looks up.
 
     Times are UTC milliseconds. `drift` pairs a path with changed, missing or not checked, `holders`
     are (name, since, alive | dead | unknown), `live_agents` the agents whose process is known to
@@ -116,7 +116,7 @@ class Surroundings(Struct, kw_only=True):
 
 
 class Entry(Struct, frozen=True):
-    """One statement. Only `text` may be cut; `lead` and `tail` stay whole."""
+    """One statement. Only `text` is ever cut; `lead` and `tail` are shown in full or not at all."""
 
     id: str
     text: str
@@ -281,7 +281,7 @@ def _blockers(known: BriefingInput) -> Section:
         if step.status in stuck:
             why = f": {step.because}" if step.because else ""
             text = f"{_titled(step)} is {_word(step.status)}{why}"
-            if known.budget < TIGHT:  # the problem before the title, which may have to be cut
+            if known.budget < TIGHT:  # the problem before the title, because the end can be cut
                 text = ": ".join(filter(None, (_word(step.status), step.because or _titled(step))))
             found.append(Entry(step.id, text))
     if total and not found:
@@ -299,7 +299,7 @@ def _word(status: str) -> str:
 
 def _unknown(known: BriefingInput) -> Section:
     found = _interrupted_work(known)
-    # In a tight budget the bare facts.
+    # In a tight budget, leave out explaining words.
     agent, during = ("agent ", " while at: ") if known.budget >= TIGHT else ("", " at: ")
     for one in known.dead:
         doing = f"{during}{one.task}" if one.task else ""
@@ -476,7 +476,7 @@ def _edits(known: BriefingInput) -> Iterator[Entry]:
 
 
 def adoption_limits(edit: Edit) -> str:
-    """Return what must be known of the format of adopted files."""
+    """Return what the recorded cause of an adoption adds about the format; "" for other edits."""
     return edit.cause.partition("; ")[2] if edit.cause.startswith(ADOPTED_FROM) else ""
 
 
@@ -545,7 +545,7 @@ def _rejected(known: BriefingInput) -> Section:
 
 
 def _checkpoints(known: BriefingInput) -> Section:
-    # Pending is a verdict only after a failed one, during another attempt.
+    # `pending` counts only after a failed attempt, while another one is under way.
     total = sum(known.state.count(f"checkpoint.{word}") for word in ("failed", "pending"))
     rows = known.newest("checkpoint", Checkpoint) if total else []
     failed = [point for point in rows if point.verdict in ("failed", "pending")]

@@ -21,7 +21,7 @@ from forestay.model.summary import next_step, outcomes, progress, subject
 _MINUTE = 60_000
 _ALL = 10**9
 _LINE = 60
-"""The most tokens one line of a list may cost."""
+"""The most tokens that one line of a list can cost."""
 
 
 _VALUE = (

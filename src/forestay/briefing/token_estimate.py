@@ -84,7 +84,7 @@ _WHOLE = frozenset(
 )
 
 ONCE = 3
-"""Added to every text: its first word lacks the space that vocabularies have in front of words,
+"""Tokens added for every text: its first word lacks the space that vocabularies expect,
 and averages are unreliable for a text of three words."""
 
 _WORD = re.compile("[A-Za-z]+")

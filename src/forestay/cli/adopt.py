@@ -51,7 +51,9 @@ def run_adopt(options: Namespace, stay: Forestay, screen: Screen) -> int:
     if options.transcripts:
         return _adopt_transcripts(options, stay, screen)
     if options.since:
-        raise InvalidInput("--since is for transcripts", hint="forestay adopt --transcripts AGENT")
+        raise InvalidInput(
+            "--since works only with --transcripts", hint="forestay adopt --transcripts AGENT"
+        )
     met, shown = count(1), count()
 
     def show(one: Adopted) -> None:
@@ -71,9 +73,9 @@ def run_adopt(options: Namespace, stay: Forestay, screen: Screen) -> int:
     screen.answer(adopted=values)
     if not found:
         where = short_path(options.path) if options.path else "this project"
-        screen.prose(("nothing  ", "yellow"), f"no session file is in {where}")
+        screen.prose(("nothing  ", "yellow"), f"no session files found in {where}")
     elif len(found) > 1:
-        # One session may have files in several formats.
+        # One session can have files in several formats.
         sessions = len({one.session or one.path for one in found})
         places = "" if sessions == len(found) else f" in {len(found)} places"
         _print_counts(f"{plural(sessions, 'session')}{places}", found, options, screen)
@@ -117,7 +119,7 @@ def _print_adopted(one: Adopted, screen: Screen, *, dry_run: bool) -> None:
     counts = [plural(one.events, "event")] if one.events else []
     counts += [plural(one.artifacts, "artifact")] if one.artifacts else []
     about = ", ".join(filter(None, [one.format, *counts]))
-    # Of several copies of one session, name the file.
+    # Further copies of one session are told apart by their paths, because they share the id.
     what = short_path(one.path) if one.outcome == "copy" or not one.session else one.session
     verb = _verb(one.outcome, dry_run).ljust(len(indent))
     screen.line((verb, _OUTCOMES[one.outcome]), what, (f"  {about}" if about else "", "dim"))
@@ -127,10 +129,10 @@ def _print_adopted(one: Adopted, screen: Screen, *, dry_run: bool) -> None:
     counts = [f"{len(more)} more"] if more else []
     counts += [plural(one.errors, "error")] if one.errors else []
     if counts:
-        # A session of several files is checked as a folder.
+        # Where a session consists of several files, `files check` needs their folder.
         has_folder = one.format and "/" in load_format(one.format).files(one.native or "x")[0]
         path = os.path.dirname(one.path) if has_folder else one.path
-        # What was saved from unreadable files is not a finding.
+        # What was saved from unreadable files is shown by `doctor`, not by `files check`.
         was_saved = any(problem.startswith(("inferred: ", "lost: ")) for problem in more)
         shows = "doctor" if was_saved else "files check"
         screen.line(indent, (f"{', '.join(counts)}:", "dim"))
@@ -167,7 +169,7 @@ def _adopt_transcripts(options: Namespace, stay: Forestay, screen: Screen) -> in
     if not found:
         where = short_path(options.path) if options.path else "the agent's usual folder"
         since = f" since {options.since}" if options.since else ""
-        nothing = f"no transcript of {options.transcripts} is in {where}{since}"
+        nothing = f"no transcripts of {options.transcripts} found in {where}{since}"
         screen.prose(("nothing  ", "yellow"), nothing)
         screen.hint(
             "if they are elsewhere: ", f"forestay adopt --transcripts {options.transcripts} PATH"

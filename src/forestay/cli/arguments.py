@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     Argument = tuple[str, dict[str, Any]]
 
 TEXTS = frozenset({"TEXT", "GOAL", "WHAT", "MSG"})
-"""Placeholders of free text: a value of - reads it from standard input."""
+"""Placeholders of arguments with free text; for these, the value - reads standard input."""
 _WITHOUT_SESSION = frozenset({"forestay", "list", "doctor", "init"})
 _SHARED = "Options that all commands have, and exit codes: forestay help --all"
 
@@ -54,8 +54,8 @@ class Command:
 def arg(names: str, metavar: str, help: str, *, many: bool = False, **more: Any) -> Argument:
     """Describe an argument with a value; names that begin with a dash make it an option.
 
-    The name of a positional argument may end in `?`, `*` or `+` (how often it occurs). An option
-    with `many` may be repeated. What is not given is "", or None where a `type` is named.
+    The name of a positional argument can end in `?`, `*` or `+` (how often it occurs). An option
+    with `many` can be repeated. A missing value is parsed as "", or as None if there is a `type`.
     """
     more |= {"metavar": metavar, "help": help} if metavar else {"help": help}
     if many:
@@ -132,7 +132,7 @@ class Parser(argparse.ArgumentParser):
             self.add_argument(*names, action="store_true", help=help(text))
 
     def join_values(self, argv: list[str]) -> list[str]:
-        """Return `--because -x` as `--because=-x`, where the value cannot be an option."""
+        """Join options and values: `--because -x` becomes `--because=-x` if `-x` is no option."""
         known = self._option_string_actions
         words: list[str] = []
         left = iter(argv)
@@ -188,7 +188,7 @@ class Parser(argparse.ArgumentParser):
         """Return the error for an unexpected word, with a hint how to write it."""
         if not word.startswith("-"):
             return InvalidInput(
-                f"unexpected: {word}", hint=self._suggest_spelling(word) or self._see
+                f"unexpected argument: {word}", hint=self._suggest_spelling(word) or self._see
             )
         import difflib
 
@@ -244,14 +244,14 @@ def count(text: str) -> int:
 
 
 def fraction(text: str) -> float:
-    """Parse a part of the whole: 0.6 or 60%."""
+    """Parse a fraction from 0 to 1, written as 0.6 or 60%."""
     body = text.removesuffix("%")
     try:
         value = float(body) / (100 if body != text else 1)
     except ValueError:
         value = -1.0
     if not 0 <= value <= 1:  # also refuses nan
-        raise argparse.ArgumentTypeError(f"{text!r} is not a part of the whole, such as 0.6 or 60%")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a fraction, such as 0.6 or 60%")
     return value
 
 

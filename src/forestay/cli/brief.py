@@ -29,12 +29,12 @@ _CHOICES = {
 }
 _RESTORED = {
     "written": "written",
-    "same": "already there",
+    "same": "already here, with the same content",
     "differs": "differs here and was not changed; to replace it: --force",
-    "blocked": "a folder, a link or something else is in its place",
-    "denied": "cannot be written here; check owner and permissions of its folder",
-    "unknown": "only its digest came with the session",
-    "refused": "not written: tools may run it without asking, or it is outside the project",
+    "blocked": "not written: a folder or a link has this path",
+    "denied": "not written: permission denied; check owner and permissions of its folder",
+    "unknown": "not written: the session has only its digest, not its content",
+    "refused": "not written: tools could run it without asking, or it is outside the project",
 }
 
 
@@ -90,7 +90,7 @@ def run_resume(options: Namespace, stay: Forestay, screen: Screen) -> int:
 
 
 def _unadopted(stay: Forestay) -> str:
-    """Return where files of other programs are that could become sessions, or ""."""
+    """Return the paths of session files of other programs that can be adopted, or ""."""
     root = stay.context.workspace.tree.root
     return ", ".join(os.path.relpath(path, root) for path in stay.files.unadopted())
 
@@ -141,9 +141,9 @@ def _explain_not_found(
     asked = ", ".join(one.name for one in stay.context.store.machine.remotes.all())
     if not asked or (error.choices and not named):
         return error
-    why, hint = f"{asked} has none for this folder either", ""
+    why, hint = f"{asked} has no session of this folder either", ""
     if pulled is None:
-        why = "no remote was asked"
+        why = "no remote was asked for it"
         hint = f"forestay resume {named}" if named else "forestay sync --pull"
     elif pulled.why:
         why = f"not every remote could be asked: {pulled.why}"
@@ -152,11 +152,13 @@ def _explain_not_found(
         why, hint = pulled.late, "wait for it: forestay sync --pull"
     elif pulled.closed:
         verb = "is" if pulled.closed == 1 else "are"
-        why = f"{asked}: {plural(pulled.closed, 'session')} there {verb} not for this device"
+        why = (
+            f"{asked}: {plural(pulled.closed, 'session')} there {verb} encrypted for other devices"
+        )
         own, shared = "forestay device add --new-key", "forestay device key show"
         hint = f"yours, from another device: {own}; shared with you: {shared}"
     elif named:
-        why = f"{asked} has none that this device may read"
+        why = f"{asked} has no session that this device can read"
         hint = "on the device where it is: forestay sync --push"
     if named:
         hint = f"{hint}; what is here: forestay list --all"
@@ -308,7 +310,7 @@ def _warn(brief: Briefing, screen: Screen, *, strict: bool) -> int:
 
 
 def exit_code(brief: Briefing, *, strict: bool) -> int:
-    """Return 0 only if the next agent may rely on the briefing."""
+    """Return the exit code of `brief`: 0 only if the next agent can rely on the briefing."""
     if "damaged" in brief.attention:
         return DAMAGED
     if brief.unknown_outcomes or brief.disputes or (strict and has_changed(brief)):
@@ -322,7 +324,7 @@ def has_changed(brief: Briefing) -> bool:
 
 
 _BRIEF_ARGUMENTS = (
-    arg("--budget", "N", f"tokens it may cost, from {LEAST} to {MOST}", type=count),
+    arg("--budget", "N", f"at most this many tokens, from {LEAST} to {MOST}", type=count),
     arg("--style", "STYLE", f"{', '.join(STYLES[:-1])} or {STYLES[-1]}", default=STYLES[0]),
     arg("--format", "", "the format of the briefing", choices=FORMATS, default=FORMATS[0]),
     flag("--strict", "exit 7 also when files or the branch changed; then nothing is resumed"),
@@ -344,7 +346,7 @@ COMMANDS = {
         arg("--device", "NAME", "the session last used on this device"),
         arg("--sync", "", "false: do not ask remotes", choices=("true", "false"), default="true"),
         flag("--no-sync", "the same as --sync false"),
-        flag("--restore", "write artifacts that came with it and are missing"),
+        flag("--restore", "write saved artifacts of the session that are missing here"),
         flag("--force", "with --restore: also replace files that differ"),
         "forestay resume fix-login --budget 500",
         "forestay resume --device laptop --restore",

@@ -1,6 +1,6 @@
-"""What recording commands share: which session they record in, and how they confirm it.
+"""Shared code of recording commands: find the session to record in, and confirm the event.
 
-A confirmation shows what was stored, never what was typed: a secret may have been removed.
+A confirmation shows the stored text, not the typed one, because secrets are removed from it.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _HELP = {
     "id": "ID its id",
 }
 _OPTIONS = frozenset({"because", "error", "summary"})
-"""Parameters that are options also where the method requires them."""
+"""Parameters that are always options (`--because`), even where the method requires them."""
 _TOPICS = {
     "task": "tasks",
     "agent": "agents",
@@ -39,7 +39,7 @@ _TOPICS = {
     "essay section": "essay sections",
     "essay claim": "essay claims",
 }
-"""The topics of a session whose methods are the actions of a family, where their names differ."""
+"""The attribute of `Session` for a family of commands, where the two names differ."""
 _TYPES = {"int": count, "int | None": count, "float": fraction, "float | None": score}
 
 
@@ -51,7 +51,7 @@ class Verb(Command):
     body; `report` is a function that prints the result instead. `then` is the command to type
     next. Each keyword in `help` describes a parameter: its placeholder, then its help text; a flag
     has only the text. `choices` are the values that a parameter accepts where its type does not
-    name them. `prepare` may change the options, or do the work and return True. `finished` allows
+    name them. `prepare` can change the options, or do the work and return True. `finished` allows
     finished sessions; `warns` reports that the session is finished.
     """
 
@@ -77,10 +77,10 @@ class Verb(Command):
         super().__init__(self._record, *parts, about=about)
 
     def all_arguments(self) -> list[Argument]:
-        """Return the arguments from the method's signature, then those of the row."""
+        """Return the arguments of the method's signature, then those given to the constructor."""
         from forestay.api.session import Session  # start-up
 
-        # The topics of a session have their methods also where no session is open.
+        # The signatures can be read from a session that was never opened.
         unopened = object.__new__(Session)
         unopened._recorder = None  # type: ignore[assignment]
         method = self._find_method(unopened)
@@ -157,7 +157,7 @@ class Verb(Command):
 
 
 def _words(kind: str) -> tuple[object, ...]:
-    """Return the words that a type of the library allows, by the type's name."""
+    """Return the words that a literal type of `base.words` allows, given the type's name."""
     if not kind[:1].isupper():
         return ()
     from forestay.base import words  # start-up
@@ -190,7 +190,7 @@ def is_essay(session: Session) -> bool:
 def confirm(
     session: Session, event: Event, screen: Screen, *message: Part, then: str = "", **more: object
 ) -> None:
-    """Print that an event was recorded, and what its author should know; `more` is for JSON."""
+    """Print that an event was recorded, with warnings; `more` is added to the JSON answer."""
     others, damaged = other_holders(session), looks_damaged(session.context, session.id)
     known = {"repeated": session.repeated, "others": others, "damaged": damaged, **more}
     screen.answer(session.status, {"event": event_receipt(event), **known})
@@ -228,7 +228,7 @@ def warn_other_current(session: Session, screen: Screen) -> None:
 
 
 def warn_finished(session: Session, screen: Screen) -> None:
-    """Warn that the session is finished; only one that was named can be."""
+    """Warn if the session is finished, which only a session chosen with --session can be."""
     if session.context.settings.session and not screen.json:
         status = session.status().status
         if status in FINISHED:

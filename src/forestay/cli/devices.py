@@ -51,15 +51,18 @@ Then type here the line that it prints, which begins with:
 
 
 def _require_yes(
-    options: Namespace, what: str, meaning: str, screen: Screen, fingerprint: str = ""
+    options: Namespace, what: str, condition: str, screen: Screen, fingerprint: str = ""
 ) -> None:
-    """Ask the user to confirm, unless --yes is given; raise Refused if there is no terminal."""
+    """Ask the user to confirm `what` if `condition` holds, unless --yes is given.
+
+    Raise Refused if there is no terminal to ask on.
+    """
     if options.yes:
         return
-    whole = f"{what}; fingerprint {fingerprint}" if fingerprint else what
-    refusal = Refused(whole, hint=f"if {meaning}, repeat the command with --yes")
+    message = f"not confirmed: {what}" + (f"; fingerprint {fingerprint}" if fingerprint else "")
+    refusal = Refused(message, hint=f"if {condition}, repeat the command with --yes")
     mark: list[Part] = ["  fingerprint  ", (fingerprint, "bold")] if fingerprint else []
-    screen.require_yes(f"if {meaning}", refusal, [what], mark)
+    screen.require_yes(f"if {condition}", refusal, [what], mark)
 
 
 # -- keys --------------------------------------------------------------------------------------
@@ -97,7 +100,7 @@ def run_show(options: Namespace, stay: Forestay, screen: Screen) -> None:
         people = "Give the person key to people who want to share a session with you, and compare"
         screen.prose("", f"{people} the fingerprint with them in another way, such as by phone.")
     elif found.get("locked"):
-        screen.line(("with the passphrase, the rest is shown", "dim"))
+        screen.line(("the rest is shown only with the passphrase: set FORESTAY_PASSPHRASE", "dim"))
     else:
         screen.hint("join a device group: ", "forestay device add")
 
@@ -123,13 +126,13 @@ def run_recover(options: Namespace, stay: Forestay, screen: Screen) -> None:
         typed = screen.source.readline(4096)
     if not typed.strip():
         hint = "a terminal asks for it; from a pipe: forestay device key recover -"
-        raise InvalidInput("no code was given", hint=hint)
+        raise InvalidInput("the recovery code is missing", hint=hint)
 
     def compare(circle: DeviceGroup) -> None:
         """Ask the user to compare fingerprints: the remote could present another group."""
         if options.confirm:
             if not same_fingerprint(options.confirm, circle.fingerprint):
-                why = f"it opens {circle.fingerprint}"
+                why = f"it opens {circle.fingerprint}, not {options.confirm}"
                 hint = "compare both with what you wrote down with the code; forestay remote list"
                 what = "the recovery code opens another device group"
                 raise InvalidInput(what, why=why, hint=hint)
@@ -205,7 +208,7 @@ def run_revoke(options: Namespace, stay: Forestay, screen: Screen) -> None:
     device = find_device(circle, options.device, active=True)
     if device.key_id == own:
         hint = "to revoke it, run the same command on another device"
-        raise Refused(f"{device.name} is this device", hint=hint)
+        raise Refused(f"{device.name} is this device, which cannot revoke itself", hint=hint)
     asked = f"{device.name} ({device.key_id}) will be revoked permanently"
     _require_yes(options, asked, "it is to be revoked", screen)
     changed = stay.devices.revoke(options.device)
@@ -224,7 +227,7 @@ def run_rename(options: Namespace, stay: Forestay, screen: Screen) -> None:
 
 
 def _warn_remotes(remotes: list[Delivery], screen: Screen) -> None:
-    """Name the remotes that the change has not reached."""
+    """Warn about the remotes that the change has not reached."""
     for each in remotes:
         if each.error:
             late = f"{each.remote} does not have it yet ({each.error}); to retry: forestay sync"
@@ -284,7 +287,7 @@ def _print_shared(shared: SharingInfo, screen: Screen, done: str = "") -> None:
 _YES = flag("--yes", "do not ask; the fingerprint has been compared")
 _DEVICE = arg("device", "DEVICE", "its name, or the beginning of its id")
 _WHICH = arg("which?", "SESSION", "default: the current session")
-_FILE = arg("file", "FILE", "the file")
+_FILE = arg("file", "FILE", "the file with the exported key")
 
 COMMANDS = {
     "device key init": Command(
@@ -343,15 +346,15 @@ COMMANDS = {
         run_share,
         _WHICH,
         arg("--with", "KEY", "their key, fsp1…", dest="person", required=True),
-        arg("--email", "ADDRESS", "how to name them here"),
-        flag("--read", "they may read it; the default for a new person", group="mode"),
-        flag("--continue", "they may also add to it", group="mode"),
+        arg("--email", "ADDRESS", "a name for them on this device"),
+        flag("--read", "allow reading; the default for a new person", group="mode"),
+        flag("--continue", "allow reading and adding to it", group="mode"),
         _YES,
         "forestay share add fix-login --with fsp1q2w3e4 --email bob@example.org --continue",
     ),
     "share remove": Command(
         run_unshare,
-        arg("which", "SESSION", "the session"),
+        arg("which", "SESSION", "the session that is shared"),
         arg("who", "WHO", "their address, key, or fingerprint"),
         "forestay share remove fix-login bob@example.org",
     ),

@@ -1,6 +1,6 @@
 """Run one command from argv to exit code: find it, parse it, run it, report errors.
 
-Options that every command has may stand anywhere, also before the command, so the command's
+Options that every command has can stand anywhere, also before the command, so the command's
 words are found first and the rest is parsed by that command's parser alone: building all
 parsers would take longer than most commands.
 """
@@ -66,7 +66,7 @@ def run(
     except BrokenPipeError:
         return BROKEN_PIPE
     except Unwritable as error:
-        screen.err.write(f"forestay: the answer could not be written: {error}\n")
+        screen.err.write(f"forestay: the output could not be written: {error}\n")
         return FAILED
 
 
@@ -121,7 +121,7 @@ def _print_version_or_help(name: str, rest: list[str], screen: Screen) -> int | 
     if asked and name in COMMANDS:
         from forestay.cli.help import parser_of
 
-        # Only the parser of the command knows whether such a word is the value of an option.
+        # Only the command's parser knows whether `--help` is an option or the value of another one.
         asked = asked.intersection(_options(parser_of(name).join_values(rest)))
     if "--version" in asked:
         from forestay.base.version import __version__

@@ -1,6 +1,6 @@
 """Commands for session files in the five formats: check, convert, bind and restore them.
 
-Damaged files are a *case*: what can be recovered, and the commands that do it.
+A *case* describes damaged files: what can be recovered from them, and the commands that do it.
 """
 
 from __future__ import annotations
@@ -60,7 +60,9 @@ def run_check(options: Namespace, stay: Forestay, screen: Screen) -> int:
     for report in reports:
         _print_report(report, screen, everything=options.all)
     if not reports:
-        screen.prose(("nothing  ", "yellow"), f"no session file is in {short_path(options.path)}")
+        screen.prose(
+            ("nothing  ", "yellow"), f"no session files found in {short_path(options.path)}"
+        )
         return NO_SESSION
     if len(reports) > 1:
         faulty = sum(not report.ok for report in reports)

@@ -1,7 +1,7 @@
 """The command session forget: erase a session, or some of its events, permanently.
 
 It first shows what would be erased. It always names the places that it cannot erase, so that the
-user knows where copies may remain.
+user knows where copies can remain.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def _resolve(stay: Forestay, names: list[str]) -> tuple[Session, list[str]]:
         raise
     if first.isdigit() and session.id != first and is_event():
         raise InvalidInput(
-            f"{first} could be an event, or session {session.id}",
+            f"{first} is ambiguous: it could be an event, or session {session.id}",
             hint=f"the event: forestay session forget '#{first}'; the session: its whole id",
         )
     return session, []
@@ -83,12 +83,12 @@ class _Remotes:
             others = remotes.persons()
             foreign = sum(one.head.device in others for one in events) if events else 1
         self.has_foreign = foreign > 0
-        # A guest erases a session, and events of others, only here.
+        # A session of another person, and events of others, can be erased only on this device.
         reached = [] if foreign == max(len(events), 1) else list(remotes.all())
         self.names = [one.name for one in reached]
         with store.view(session.id) as view:
             seq = view.seq
-        # It counts as pushed to its end only when every pack with erased content is replaced.
+        # Sync sets `pushed` to the last event only after replacing every pack with erased content.
         pushed = {one.name: remotes.session(one, session.id) for one in reached}
         self.not_yet = [n for n, there in pushed.items() if there is None or there.pushed < seq]
 
@@ -118,7 +118,7 @@ class _Remotes:
 
 def _forget_session(session: Session, options: Namespace, screen: Screen) -> None:
     if session.show().forgotten:
-        # What could not be read when it was erased may be readable now.
+        # Search again: a file that could not be read at the first erasure can be readable now.
         status: dict[str, Any] = {"session": session.id, "status": "forgotten"}
     else:
         erased_counts = count_erased(session)
@@ -179,7 +179,10 @@ def _print_reach(
         for path in paths:
             screen.line(f"  {word:<9} {path}")
     for path in found.edited:
-        screen.line(("  stays     ", "yellow"), f"{path} (others wrote into it; --force)")
+        screen.line(
+            ("  stays     ", "yellow"),
+            f"{path} (other programs changed it; to erase it too: --force)",
+        )
     remotes.print_planned(screen)
 
 
@@ -188,7 +191,7 @@ def _require_yes(
 ) -> None:
     content = _describe(erased_counts)
     refusal = Refused(
-        f"session {session.id} would be erased permanently",
+        f"nothing was erased: session {session.id} would be erased permanently",
         why=content,
         hint=f"to do it: forestay session forget {session.id} --yes",
         session=session.id,
@@ -222,8 +225,8 @@ def _forget_events(session: Session, names: list[str], options: Namespace, scree
     if not options.yes:
         numbers = " ".join(f"'#{event.seq}'" for event in found)
         refusal = Refused(
-            f"the content of {plural(len(found), 'event')} of session {session.id} would be erased",
-            why="permanently: it cannot be undone",
+            f"not erased: the content of {plural(len(found), 'event')} of session {session.id}",
+            why="erasing cannot be undone, so it needs a confirmation",
             hint=f"to do it: forestay session forget {numbers} --yes",
             session=session.id,
         )
@@ -260,7 +263,7 @@ COMMANDS = {
         run_forget,
         arg("names+", "SESSION|EVENT", "a session, or events of the current one: #12, an id"),
         arg("--because", "TEXT", "why events are erased"),
-        flag("--force", "also files that others changed"),
+        flag("--force", "also erase files that other programs changed"),
         flag("--dry-run", "only show what would be erased"),
         flag("--yes", "do not ask"),
         "forestay session forget fix-login",

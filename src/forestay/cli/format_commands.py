@@ -36,7 +36,7 @@ def _find_feature(feature: str, stay: Forestay) -> Session:
     for binding in stay.context.store.machine.bindings.bindings():
         if binding.format == "ai-session" and binding.native == feature:
             return stay.session(binding.session)
-    what = f"no session here has the files of {feature}"
+    what = f"no session of this project has ai-session files with the id {feature}"
     raise NoSession(what, hint="adopt it first: forestay adopt", session=feature)
 
 
@@ -46,7 +46,7 @@ def run_report(options: Namespace, stay: Forestay, screen: Screen) -> None:
     for number, report in enumerate(reports):
         screen.block(("\n" if number else "") + str(report))
     if not reports:
-        screen.line("no ai-session files are here")
+        screen.line("no ai-session files are in this folder")
 
 
 def run_cleanup(options: Namespace, stay: Forestay, screen: Screen) -> int:
@@ -249,7 +249,7 @@ def run_save(options: Namespace, stay: Forestay, screen: Screen) -> int:
 
 
 _CONTRACT = (
-    arg("--spec", "FILE", "the project's own specification; default: ours"),
+    arg("--spec", "FILE", "the project's own specification; default: Forestay's"),
     arg("--root", "DIR", "the folder of the file; default: .ai-session here"),
 )
 
@@ -265,24 +265,24 @@ COMMANDS = {
     ),
     "files report": Command(
         run_report,
-        arg("feature?", "FEATURE", "its id; default: all that are here"),
+        arg("feature?", "FEATURE", "its id; default: all in the folder"),
         arg("--root", "DIR", "the folder of the files; default: .ai-session here"),
         "forestay files report login-2026-01-31",
     ),
     "files live": Command(
         run_live,
         arg("folder?", "DIR", "default: ~/.claude/sessions"),
-        flag("--prune", "archive those whose process has ended"),
+        flag("--prune", "archive the files of sessions whose process has ended"),
         "forestay files live",
         "forestay files live --prune",
     ),
     "files cleanup": Command(
         run_cleanup,
         arg("path?", "PATH", "a folder; default: .ai-session here"),
-        flag("--completed", "those that are completed; the default"),
-        flag("--stale", "those that were not changed for some days"),
+        flag("--completed", "completed sessions; the default"),
+        flag("--stale", "sessions that were not changed for some days"),
         arg("--days", "N", "with --stale: how many days (default: 7)", type=count),
-        flag("--empty", "those in which nothing happened"),
+        flag("--empty", "sessions in which nothing happened"),
         arg("--pattern", "P", "only ids that match, such as *-2025-*; alone: in any state"),
         flag("--archive", "move them to .ai-session-archive (always done)"),
         flag("--preserve-artifacts", "do not move their artifacts"),
@@ -308,7 +308,7 @@ COMMANDS = {
     "files contract verify": Command(
         run_verify,
         *_CONTRACT,
-        arg("--agent", "NAME", "this one; warns if only others acknowledged it"),
+        arg("--agent", "NAME", "check this agent; warn if only others acknowledged it"),
         "forestay files contract verify --agent claude",
         "forestay files contract verify --spec docs/contract.md",
     ),
@@ -320,7 +320,7 @@ COMMANDS = {
     ),
     "files orchestrator history": Command(
         run_history,
-        arg("which?", "N", "a number of the list, or an id"),
+        arg("which?", "N", "its number in the list, or its id"),
         arg("--limit", "M", "how many (default: 10)", type=count, default=10),
         "forestay files orchestrator history",
         "forestay files orchestrator history 2",

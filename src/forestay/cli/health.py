@@ -58,7 +58,7 @@ def run_doctor(options: Namespace, stay: Forestay, screen: Screen) -> int:
 
         return run_recover(options, stay, screen)
     if options.output or options.choose:
-        what = "-o and --choose are for damaged files"
+        what = "-o and --choose work only with the path of damaged files"
         raise InvalidInput(what, hint="name them: forestay doctor PATH")
     try:
         done, lost, found = stay.doctor(fix=options.fix, deep=options.deep)
@@ -121,7 +121,7 @@ def _print_outcome(outcome: ImportResult, word: str, screen: Screen) -> None:
     screen.answer(sessions=sessions, new=outcome.new, contents=outcome.blobs)
     for one in outcome.sessions:
         if one.why or one.left_out:
-            left = f"{plural(one.left_out, 'event')} not imported: what they follow is missing"
+            left = f"{plural(one.left_out, 'event')} not imported: events before them are missing"
             screen.line(("  skipped ", "yellow"), f"{one.session}: {one.why or left}")
         if one.kept:
             what = f"{one.session}: {plural(one.kept, 'event')} erased where the file was written;"
@@ -132,7 +132,7 @@ def _print_outcome(outcome: ImportResult, word: str, screen: Screen) -> None:
     held = sum(one.held for one in outcome.sessions)
     parts = [
         f"{plural(outcome.new, 'event')} {word} in {plural(changed, 'session')}",
-        f"{held} were here already",
+        f"{held} already stored",
         *([f"{plural(skipped, 'session')} skipped"] if skipped else []),
     ]
     screen.done("; ".join(parts))
@@ -179,7 +179,7 @@ def run_move(options: Namespace, stay: Forestay, screen: Screen) -> None:
         screen.line("Would move ", what, " from ", moved.source, " to ", moved.target)
     else:
         screen.done(("Moved ", "green"), what, " to ", moved.target)
-        screen.line("  compared byte for byte; ", moved.source, " is sealed")
+        screen.line("  compared byte for byte; ", moved.source, " is sealed: it cannot be changed")
         screen.line("  use it: forestay config store ", f"'{moved.target}'")
         screen.line("  or go back: forestay backup move --unseal")
     for left in moved.left_out:
@@ -199,7 +199,7 @@ COMMANDS = {
         run_doctor,
         arg("path?", "PATH", "damaged session files; default: this home"),
         arg("-o --output", "OUT", "write the recovered files there"),
-        arg("--choose", "CHOICE", "the answer to a question"),
+        arg("--choose", "CHOICE", "how to recover them, where doctor offers a choice"),
         flag("--fix", "repair what can be repaired"),
         flag("--deep", "check every session and every backup"),
         "forestay doctor",
@@ -219,7 +219,7 @@ COMMANDS = {
         arg("file", "FILE", "a new file, such as login.fspack"),
         flag("--force", "replace the file if it exists"),
         flag("--partial", "even if some content is missing"),
-        arg("--to", "KEY", "only this person or device can read it; may be repeated", many=True),
+        arg("--to", "KEY", "only this person or device can read it; can be repeated", many=True),
         flag("--passphrase", "protect it with a passphrase"),
         "forestay backup export login.fspack --session fix-login",
         "forestay backup export login.fspack --to fsp1q2w3e4r5t6y7",
@@ -229,7 +229,7 @@ COMMANDS = {
         run_move,
         arg("--to", "URL", "postgresql://… or sqlite:PATH"),
         flag("--dry-run", "only show what would be copied"),
-        flag("--unseal", "continue here after a move"),
+        flag("--unseal", "use the old store again after a move"),
         "forestay backup move --to postgresql://db.example.org/forestay",
         "forestay backup move --to sqlite: --dry-run",
         "forestay backup move --unseal",

@@ -157,7 +157,7 @@ COMMANDS = {
         run_log,
         arg("-n", "N", "only the newest N", type=count, default=0),
         flag("--follow", "wait for new events and print them"),
-        flag("--full", "show long texts whole"),
+        flag("--full", "show long texts in full"),
         "forestay log",
         "forestay log -n 20 --full",
         "forestay log --follow",

@@ -37,7 +37,7 @@ def entry() -> NoReturn:
     """Run the command of this process and leave it.
 
     It exits abruptly on purpose: everything acknowledged is on disk by then, shutting down the
-    interpreter takes milliseconds, and a connection that is not closed leaves the checkpoint to
+    interpreter takes milliseconds, and an unclosed SQLite connection leaves its WAL checkpoint to
     the next process. Garbage collection is rare, because a short process makes little garbage.
     """
     code = FAILED
@@ -74,7 +74,7 @@ def _flush(code: int) -> int:
     except OSError as error:
         code = code or FAILED
         reason = error.strerror or type(error).__name__
-        os.write(2, f"forestay: the answer could not be written: {reason}\n".encode())
+        os.write(2, f"forestay: the output could not be written: {reason}\n".encode())
     try:
         sys.stderr.flush()
     except OSError:

@@ -23,7 +23,7 @@ _USUALLY = 4653
 
 def run_mcp(options: Namespace, stay: Forestay, screen: Screen) -> None:
     if not options.http and (options.port is not None or options.new_token):
-        raise InvalidInput("--port and --new-token go with --http", hint="forestay mcp --http")
+        raise InvalidInput("--port and --new-token need --http", hint="forestay mcp --http")
     if find_spec("mcp") is None:
         raise ForestayError(
             "the MCP server needs a package that is not installed",

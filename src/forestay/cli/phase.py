@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 _WIDTH = 60
 _COLORS = {"passed": "green", "failed": "red", "overridden": "yellow", "running": "green"}
 _EVIDENCE = (
-    arg("--evidence", "NAME=VALUE", "JSON, else text; may be repeated", many=True),
+    arg("--evidence", "NAME=VALUE", "VALUE is JSON, or else text; can be repeated", many=True),
     arg("--evidence-file", "FILE", "names and values as JSON or YAML"),
 )
 
@@ -164,7 +164,7 @@ COMMANDS = {
         run_done,
         _NUMBER,
         *_EVIDENCE,
-        flag("--override", "pass it whatever its gate decides"),
+        flag("--override", "pass the phase even if its gate fails"),
         arg("--because", "REASON", "why it is overridden"),
         KEY,
         "forestay phase done 1 --evidence environment_ready=true",
@@ -196,6 +196,6 @@ COMMANDS = {
         "the plan has {0.total} phases",
         "forestay phase total 5 --name Parser --name Printer",
         count="N how many phases there are",
-        names="TITLE of a phase that has none yet, in their order; may be repeated",
+        names="TITLE of a phase that has none yet, in their order; can be repeated",
     ),
 }

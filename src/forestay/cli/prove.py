@@ -145,8 +145,10 @@ COMMANDS = {
         run_prove,
         arg("argv*", "COMMAND", "what to run, after --; without a shell"),
         arg("--phase", "N", "the phase (or task) it is for"),
-        arg("--as", "NAME", "what it proves; a field of a gate", dest="name"),
-        arg("--inputs", "GLOB", "files it depends on, as 'src/**'; may be repeated", many=True),
+        arg("--as", "NAME", "what it proves: the name of a gate's evidence", dest="name"),
+        arg(
+            "--inputs", "GLOB", "files it depends on, such as 'src/**'; can be repeated", many=True
+        ),
         arg("--timeout", "S", "stop it after this many seconds", type=_seconds),
         flag("--again", "run stale and failed proofs again"),
         flag("--all", "with --again: all proofs"),

@@ -66,7 +66,10 @@ def _parse_value(options: Namespace, session: Session, screen: Screen) -> bool:
 
 
 def scalar(text: str) -> str | int | float | bool | None:
-    """Return the value of a word; it stays text unless it would be written back unchanged."""
+    """Parse true, false, null or a number; return other text unchanged.
+
+    A number such as 007 stays text, because it would be written differently.
+    """
     words: dict[str, bool | None] = {"true": True, "false": False, "null": None}
     if text in words:
         return words[text]
@@ -86,7 +89,7 @@ def _describe_attribute(body: Any) -> str:
 
 
 def _report_undo(session: Session, last: Event, screen: Screen) -> None:
-    """Name everything that an undo withdrew: it may be several events, recorded together."""
+    """Print every event that an undo withdrew: events recorded together are undone together."""
     message = ""
     if not screen.json:
         from forestay.cli.event_lines import describe_event  # start-up
@@ -166,7 +169,7 @@ COMMANDS = {
         'forestay decide "keep sessions in SQLite" --because "one file, no server"',
         'forestay decide "database" --option SQLite --option Postgres --chosen SQLite',
         what="WHAT what was decided",
-        options="OPTION what could have been chosen; may be repeated",
+        options="OPTION what could have been chosen; can be repeated",
         chosen="OPTION the option that was chosen",
     ),
     "record error": Verb(
@@ -194,7 +197,7 @@ COMMANDS = {
         "forestay record file src/login.py",
         "forestay record file a.py --agent code-1",
         report=_report_file,
-        about="What is not given is determined from the file.",
+        about="Values that are not given are determined from the file.",
         path="PATH a file of the project",
         action="WORD",
         added="N lines added",
@@ -276,7 +279,7 @@ COMMANDS = {
         "forestay task done t1",
         'forestay task done t1 --outcome "it parses" --file src/parser.py',
         outcome="TEXT the result",
-        files="FILE a file it created; may be repeated",
+        files="FILE a file it created; can be repeated",
     ),
     "task block": Verb(
         "task {0.step} is blocked",
@@ -309,9 +312,9 @@ COMMANDS = {
         "agent {0.agent} is done",
         'forestay agent done code-1 --result "12 tests pass" --created tests/test_parser.py',
         result="TEXT the result",
-        created="FILE a file it created; may be repeated",
-        modified="FILE a file it modified; may be repeated",
-        deleted="FILE a file it deleted; may be repeated",
+        created="FILE a file it created; can be repeated",
+        modified="FILE a file it modified; can be repeated",
+        deleted="FILE a file it deleted; can be repeated",
     ),
     "agent fail": Verb(
         "agent {0.agent} failed",

@@ -95,8 +95,8 @@ def run_remove(options: Namespace, stay: Forestay, screen: Screen) -> None:
 
 _ONE_WAY = {"push": ("again",), "pull": ("join", "doubt", "believe")}
 _DOUBT = (
-    "with --pull: continue with this session although events that WHO announced are missing,"
-    " or although no device can open an object with keys there (then WHO is its name)"
+    "with --pull: pull this session although events announced by the device WHO are missing,"
+    " or although no device can decrypt an object with keys (then WHO is the object's name)"
 )
 
 
@@ -137,11 +137,13 @@ def run_sync(options: Namespace, stay: Forestay, screen: Screen) -> int:
         _print_report(one, stay, screen)
     if worst := next((one.worst for one in reports if one.worst), None):
         return worst.exit_code if worst.exit_code > 1 else UNREACHABLE
-    # A named session must be here now: else it is nowhere.
+    # After a pull, a session that --session names must be on this device: raise NoSession if not.
     for session in _named_sessions(stay):
         for who in options.doubt:
             keys = "data that no device has the keys for"
-            screen.done(f"{keys if '/k/' in who else 'what they announced'} is ignored from now on")
+            screen.done(
+                f"{keys if '/k/' in who else f'what {who} announced'} is ignored from now on"
+            )
             undo = f"forestay sync --pull --session {session} --believe {who}"
             screen.hint("to undo that: ", undo)
     return DONE
@@ -152,7 +154,7 @@ _WIDTH = 20
 
 
 class _Bar:
-    """Show on a terminal how far a transfer is; several threads may report.
+    """Show on a terminal how far a transfer is; several threads can report to it.
 
     The bar counts events: their number is known before a pack is made or read, its size is not.
     """
@@ -223,9 +225,9 @@ def _watch(
 
 
 def _named_sessions(stay: Forestay, *, allow_remote_only: bool = False) -> list[str]:
-    """Return the session of --session; the environment variable must not hide the others.
+    """Return the session of --session; ignore FORESTAY_SESSION, so that all sessions are synced.
 
-    With `allow_remote_only`, a whole id may name a session that is not here yet.
+    With `allow_remote_only`, a complete id can name a session that is not on this device yet.
     """
     if stay.context.settings.origin("session") != "argument":
         return []
@@ -269,7 +271,7 @@ def _print_report(report: Report, stay: Forestay, screen: Screen) -> None:
         screen.done((f"{report.remote}: ", "bold"), words)
     if report.foreign:
         verb = "is" if report.foreign == 1 else "are"
-        screen.done(f"{plural(report.foreign, 'session')} there {verb} not for this device")
+        screen.done(f"{plural(report.foreign, 'session')} there {verb} encrypted for other devices")
     if report.foreign and not report.sessions:
         show, add = "forestay device key show", "forestay device add --new-key"
         screen.done("  → shared with you by someone: ", (screen.as_typed(show), "cyan"))
@@ -285,7 +287,11 @@ def _print_moved(one: SessionOutcome, screen: Screen) -> None:
         screen.line((f"{lead}no longer shared with you", "yellow"), "; what you have stays")
     if one.stay:
         many = f"{plural(one.stay, 'event')} {'stays' if one.stay == 1 else 'stay'} here"
-        why = "it is no longer shared with you" if one.over else "it is shared with you to read"
+        why = (
+            "it is no longer shared with you"
+            if one.over
+            else "it is shared with you for reading only"
+        )
         screen.done(f"{lead}{many}: {why}")
         show = screen.as_typed("forestay device key show")
         screen.done("  → ask its owner to share it with --continue; your key: ", (show, "cyan"))
@@ -294,7 +300,7 @@ def _print_moved(one: SessionOutcome, screen: Screen) -> None:
         screen.line((f"{lead}{disputes}", "yellow"), "; both sides are stored")
         screen.line("  → ", screen.as_typed(f"forestay settle --session {one.session}"))
     if one.loose:
-        waits = f"{lead}{plural(one.loose, 'pack')} wait for others"
+        waits = f"{lead}{plural(one.loose, 'pack')} wait for earlier packs"
         screen.line((waits, "yellow"), "; another device is still pushing")
 
 
@@ -320,7 +326,7 @@ def _error_values(error: ForestayError | None) -> dict[str, Any] | None:
     return {"type": type(error).__name__, **pick(error, "message=what why? hint?")}
 
 
-_NAME = arg("name", "NAME", "the remote")
+_NAME = arg("name", "NAME", "the name of the remote")
 
 COMMANDS = {
     "remote add": Command(
@@ -341,7 +347,12 @@ COMMANDS = {
         flag("--watch", "repeat until you stop it with Ctrl-C"),
         arg("--every", "SECONDS", "with --watch: how often", type=count, default=0),
         flag("--again", "with --push: resend what the remote has lost"),
-        arg("--join", "SESSION", "with --pull: merge an imported session, now shared", many=True),
+        arg(
+            "--join",
+            "SESSION",
+            "with --pull: merge a session imported here with the one on the remote",
+            many=True,
+        ),
         arg("--doubt", "WHO", _DOUBT, many=True),
         arg("--believe", "WHO", "with --pull: undo --doubt", many=True),
         flag("--soon", SUPPRESS),  # for the background process only

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from forestay.cli.types import Any, Event, Forestay, Namespace, Screen, Session
 
 _GOAL = 44
-_BIND = f"also write its files as {FIVE}; may be repeated"
+_BIND = f"also write its files as {FIVE}; can be repeated"
 _SAVE = "unfinished work of an essay, saved first; FILE=- reads it from stdin"
 
 

@@ -72,7 +72,7 @@ def _print_settings(key: str, file: str, stay: Forestay, screen: Screen) -> None
 
 
 def _safe(value: object) -> object:
-    """Return a value without the password that a URL may contain."""
+    """Return a value without the password that a URL can contain."""
     if isinstance(value, str):
         return without_password(value)
     return list(value) if isinstance(value, tuple) else value

@@ -69,7 +69,7 @@ _TITLES = {
     "decision": ("decisions", "what"),
     "agent": ("agents", "task"),
 }
-"""What may be disputed: where it is in the state, and the field that has its title."""
+"""For each kind of disputed thing: its table in the state, and the field with its title."""
 
 
 def _choices(found: list[Any]) -> list[tuple[str, str]]:

@@ -245,7 +245,7 @@ _WORDS = {
 def _shown(value: object) -> str:
     if isinstance(value, list):
         return ", ".join(map(_shown, value))
-    if isinstance(value, int) and not isinstance(value, bool) and value > _A_TIME:
+    if isinstance(value, int) and not isinstance(value, bool) and value > _FIRST_TIME_MS:
         return iso(value)
     if value is None or value in ("", 0, {}):
         return "–"
@@ -265,7 +265,7 @@ def _shown_text(value: str) -> str:
 
 
 _UNDERSCORED = ("timed_out", "needs_review", "rolled_back")
-_A_TIME = 10**12  # as milliseconds the year 2001; no other number here is so large
+_FIRST_TIME_MS = 10**12  # the year 2001: a larger number is a time, other values stay smaller
 
 
 COMMANDS = {
@@ -279,7 +279,7 @@ COMMANDS = {
     "diff": Command(
         run_diff,
         arg("a", "POINT", _POINT),
-        arg("b?", "POINT", "another one; else now"),
+        arg("b?", "POINT", "another point; default: now"),
         "forestay diff 3 12",
         "forestay diff yesterday now",
     ),

@@ -150,7 +150,7 @@ def _status_words(shown: dict[str, Any]) -> Part:
 
 
 def _phase(shown: dict[str, Any]) -> str:
-    """Return the current phase of the plan, and how long the rest may take."""
+    """Return the current phase of the plan, and an estimate of the time for the rest."""
     phase, timing = shown["phase"], shown["timing"]
     if not phase:
         return ""

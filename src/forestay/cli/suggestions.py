@@ -68,7 +68,7 @@ _OF_ONE_SESSION = frozenset(
     "prove revisit essay files record session verify".split()
 )
 _NAMES_IT = ("resume", "brief", "verify", "session use", "session forget")
-"""Commands that may name their session as an argument."""
+"""Commands that can name their session as an argument."""
 
 
 def as_typed(line: str, given: dict[str, str]) -> str:

@@ -77,7 +77,7 @@ GROUPS: dict[str, dict[str, tuple[str, str]]] = {
         "essay claim defer": ("essay_commands", "record that a claim cannot be checked now"),
         "essay claim resolve": ("essay_commands", "record the check of a deferred claim"),
         "essay claim override": ("essay_commands", "accept a claim despite its check"),
-        "essay calibrate": ("essay_commands", "rate how close the first voice is to the user"),
+        "essay calibrate": ("essay_commands", "rate how much the text sounds like the user"),
         "essay voice": ("essay_commands", "record the voice check of a section"),
         "essay output": ("essay_commands", "record the file of the final essay"),
         "essay pushback": ("essay_commands", "set how hard to question the author"),
@@ -98,9 +98,12 @@ GROUPS: dict[str, dict[str, tuple[str, str]]] = {
         "files contract verify": ("format_commands", "check that the contract is acknowledged"),
         "files orchestrator continue": ("format_commands", "resume the orchestrator session"),
         "files orchestrator history": ("format_commands", "list archived orchestrator sessions"),
-        "files orchestrator new": ("format_commands", "start a new one, archive the current one"),
-        "files orchestrator abort": ("format_commands", "abort it; its state is preserved"),
-        "files orchestrator save": ("format_commands", "write its files now"),
+        "files orchestrator new": ("format_commands", "start a session, archive the current one"),
+        "files orchestrator abort": (
+            "format_commands",
+            "abort the session; its state is preserved",
+        ),
+        "files orchestrator save": ("format_commands", "write the session's files now"),
     },
     "Devices": {
         "sync": ("remote", "exchange sessions with other devices; --push or --pull: one way"),
@@ -236,7 +239,9 @@ def locate(name: str) -> tuple[str, Any]:
     """Return what a command does in one line, and the command; loads only the module it is in."""
     if name not in COMMANDS and name:
         raise _unknown(name)
-    module, help = COMMANDS[name] if name else ("status", "where things stand")
+    module, help = (
+        COMMANDS[name] if name else ("status", "show the current session and what to type next")
+    )
     found = __import__(f"forestay.cli.{module}", fromlist=["COMMANDS"])
     command = found.COMMANDS[name]
     command.name = name

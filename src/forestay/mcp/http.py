@@ -3,7 +3,7 @@
 It listens only on the loopback address. Any web page can send requests there, and any host name can
 be made to resolve to that address. So a request must have our exact `Host`, no `Origin` or our own,
 and the home's *token*, which only its owner can read. A request is cancelled when its client
-disconnects before the answer: nothing else could end what it waits for.
+disconnects before the answer, because nothing else would stop the work for it.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from forestay.errors import InvalidInput
 
 ADDRESS = "127.0.0.1"
 PORT = 4653
-"""The word HOLD on a telephone."""
+"""The default port: the word HOLD on a telephone keypad."""
 PATH = "/mcp"
 TOKEN_FILE = "mcp-token"
 _TOKEN_BYTES = 32
@@ -36,12 +36,14 @@ _LARGEST = 4 << 20
 
 
 def load_token(home: str, clock: Clock, *, renew: bool = False) -> tuple[str, str]:
-    """Return the home's token and its file; make one if there is none, or to `renew` it."""
+    """Return the home's token and its file; create a token if there is none, or with `renew`."""
     path = os.path.join(home, TOKEN_FILE)
     stored = None if renew else files.read_optional(path, 1024, private=True)
     if stored is not None and os.stat(path).st_mode & 0o077:
-        why, hint = "they may know the token now", "forestay mcp --http --new-token"
-        raise InvalidInput(f"others can read {path}", why=why, hint=hint, file=path)
+        why, hint = "they could know the token", "create a new one: forestay mcp --http --new-token"
+        raise InvalidInput(
+            f"not serving: other users can read {path}", why=why, hint=hint, file=path
+        )
     if stored is None or not stored.strip():
         files.make_private_dir(home)
         stored = clock.random(_TOKEN_BYTES).hex().encode()
@@ -55,7 +57,7 @@ def listen(port: int) -> socket.socket:
     made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         made.bind((ADDRESS, port))
-        made.listen()  # before the address is printed: a client may connect at once
+        made.listen()  # before the address is printed, because a client can connect at once
     except (OSError, OverflowError) as error:
         made.close()
         reason = getattr(error, "strerror", "") or str(error)

@@ -65,7 +65,7 @@ def _read_session(session: Session, rest: list[str], uri: str) -> tuple[str, str
 
 def _unknown_resource(uri: str) -> InvalidInput:
     known = ", ".join([*CURRENT, *TEMPLATES])
-    return InvalidInput(f"there is no resource {uri[:200]}", why=f"there are {known}")
+    return InvalidInput(f"there is no resource {uri[:200]}", why=f"the resources are {known}")
 
 
 def render_prompt(home: Forestay, prompt: Prompt, session: str) -> str:

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 Values = dict[str, Any]
 
 MOST_TEXT = 60_000
-"""Most characters of JSON in a list of results."""
+"""The most characters of JSON that a list of results can have."""
 _LONGEST_ERROR_TEXT = 500
 _CHOICES = 20
 _FIND_NAMES = {"list": "sessions", "workflow": "workflows", "phase": "phases", "task": "tasks"}
@@ -43,7 +43,7 @@ class Answer(Struct, frozen=True):
 
 
 def report_result(tool: str, values: Values, home: Forestay, notices: list[str]) -> Answer:
-    """Return the answer of a tool that succeeded. A briefing is fenced text already."""
+    """Return the answer of a tool that succeeded; a briefing is not fenced a second time."""
     answer = clean({"ok": True, **values, **({"notices": notices} if notices else {})})
     rest = {name: value for name, value in answer.items() if name != "briefing"}
     texts = [answer["briefing"]] if "briefing" in answer else []
@@ -99,7 +99,7 @@ _COMMAND = (
 
 
 def name_tool_calls(hint: str) -> str:
-    """Return a hint with its commands replaced by tool calls: a model may have no terminal."""
+    """Return a hint with its commands replaced by tool calls, for models without a terminal."""
     if hint.startswith("--"):
         return f"also pass {', '.join(re.findall('--([a-z]+)', hint))}"
     return re.sub(_COMMAND, _to_call, hint)

@@ -1,7 +1,7 @@
-"""Checks arguments against a JSON Schema; pure.
+"""Check arguments against a JSON Schema, without side effects.
 
 Only the keywords that `tool_schemas` uses are supported, and a test compares the results with a
-full implementation. An error names the place and the rule, never the value: that may be large, or
+full implementation. An error names the place and the rule, never the value, which can be large or
 a secret.
 """
 
@@ -21,7 +21,7 @@ _KINDS: dict[str, type | tuple[type, ...]] = {
 }
 _LONGEST = 60
 MOST = 1_100_000
-"""Most characters of one text: a little more than the longest note has."""
+"""The most characters of one text: a little more than the longest note can have."""
 
 
 def find_problem(value: Any, schema: Schema, where: str = "") -> str:
@@ -53,9 +53,9 @@ def _check_number(value: int, schema: Schema, where: str) -> str:
 
 def _check_list(value: list[Any], schema: Schema, where: str) -> str:
     if len(value) < schema.get("minItems", 0):
-        return f"{where} must have at least {schema['minItems']}"
+        return f"{where} must have at least {schema['minItems']} items"
     if len(value) > schema.get("maxItems", len(value)):
-        return f"{where} must have at most {schema['maxItems']}"
+        return f"{where} must have at most {schema['maxItems']} items"
     found = (find_problem(one, schema["items"], f"{where}[{at}]") for at, one in enumerate(value))
     return next(filter(None, found), "")
 
@@ -67,7 +67,7 @@ def _check_object(value: dict[str, Any], schema: Schema, where: str) -> str:
         return f"{lead}{missing[0]} is missing"
     unknown = [name for name in value if name not in known]
     if unknown and schema.get("additionalProperties") is False:
-        return f"{lead}{unknown[0][:_LONGEST]} is unknown; there are {', '.join(known)}"
+        return f"{lead}{unknown[0][:_LONGEST]} is unknown; known are {', '.join(known)}"
     found = (
         find_problem(value[name], known[name], f"{lead}{name}") for name in value if name in known
     )

@@ -70,7 +70,7 @@ def read_verb(name: str) -> Verb:
 class Tool(Struct, frozen=True):
     """One tool. `hints`: read-only, destructive, idempotent, open world.
 
-    `gives` are the main fields of an answer; there may be more.
+    `gives` are the main fields of an answer; an answer can have more.
     """
 
     name: str
@@ -246,7 +246,7 @@ FINISH = Tool(
     name="finish",
     title="Pause or finish a session",
     about="End the work on a session: pause it with what is being worked on (context), or"
-    " complete, fail (may be resumed), abandon (may be reopened), abort (permanent), archive (hide"
+    " complete, fail (can be resumed), abandon (can be reopened), abort (permanent), archive (hide"
     " a finished one in lists). Nothing is deleted.",
     examples=[{"how": "pause", "context": "half-way through the mail"}],
     takes={

@@ -1,4 +1,4 @@
-"""What each tool does: one or a few calls of the façade, with the result as values.
+"""Run the MCP tools: each is one or a few calls of the library, with the result as values.
 
 This module is independent of the protocol. Arguments are checked against the schema of the tool
 first, and the façade refuses the rest; what it raises becomes a question or an error, never a
@@ -35,7 +35,7 @@ Arguments = Mapping[str, Any]
 
 _DEFAULT_LIMIT, _PROOF_SECONDS, _END_SECONDS = 20, 600, 15
 _INGEST_SECONDS = 1.0
-"""How long reports of hooks are ingested at a time."""
+"""Seconds for which hook reports are ingested at a time."""
 _INTERNAL_FIELDS = frozenset({"chains", "tips", "clock", "held"})
 _EVENT_FIELDS = ("seq", "id", "kind", "at", "actor", "data")
 
@@ -93,7 +93,7 @@ class ToolRunner:
         return responses.report_error(tool.name, error, self.home, reads=tool.hints[0])
 
     def _clear_notices(self) -> list[str]:
-        """Return the notices so far, and forget them."""
+        """Return the notices so far, and clear the list."""
         notices, self._notices[:] = list(self._notices), []
         return notices
 
@@ -110,7 +110,7 @@ class ToolRunner:
 def require_valid(tool: Tool, arguments: Arguments) -> None:
     """Refuse arguments that the tool's schema does not allow."""
     if schema_check.has_huge_text(arguments):
-        # First, because searching it for secrets or repeating it would take long.
+        # Check the length first: searching a huge text for secrets would take long.
         why = f"at most {schema_check.MOST:,} characters can be stored; nothing was done"
         raise InvalidInput("a text is too long", why=why, hint="store it in a file: event artifact")
     if problem := schema_check.find_problem(dict(arguments), tool.input_schema):
@@ -196,14 +196,14 @@ def _record(home: Forestay, given: Arguments) -> Values:
 def _require_verb(event: Values, number: int) -> None:
     if event["do"] not in VERBS:
         what = f"events[{number}].do is not a known event"
-        raise InvalidInput(what, why=f"there are {', '.join(VERBS)}; nothing was recorded")
+        raise InvalidInput(what, why=f"the events are {', '.join(VERBS)}; nothing was recorded")
     known = read_verb(event["do"])
     names = [name for name in event if name != "do"]
     missing = [name for name in known.needs if name not in names]
     unknown = [name for name in names if name not in (*known.needs, *known.takes)]
     if missing or unknown:
         what = f"has no {missing[0]}" if missing else f"has {unknown[0][:100]}, which is unknown"
-        why = f"it is {known.usage}; nothing was recorded"
+        why = f"it is used as {known.usage}; nothing was recorded"
         raise InvalidInput(f"events[{number}] ({known.name}) {what}", why=why)
 
 

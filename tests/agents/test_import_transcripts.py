@@ -246,7 +246,7 @@ def test_invalid_since_is_refused(since: str) -> None:
 def test_missing_folder_and_agent_without_transcripts_are_refused(
     stay: Forestay, tmp_path: Path
 ) -> None:
-    with pytest.raises(InvalidInput, match="there is no"):
+    with pytest.raises(InvalidInput, match="no file or folder"):
         import_from(stay, tmp_path / "nowhere")
     with pytest.raises(InvalidInput, match="cannot be read"):
         import_from(stay, tmp_path, "cursor")

@@ -231,7 +231,7 @@ def test_plugin_of_the_same_name_that_is_not_ours_is_not_changed(places: Places)
     path = Path(places.root, ".opencode/plugin/forestay.js")
     path.parent.mkdir(parents=True)
     path.write_text("mine")
-    with pytest.raises(InvalidInput, match="not written by forestay"):
+    with pytest.raises(InvalidInput, match="not written by Forestay"):
         install.plan_install("opencode", PROJECT, places)
     assert install.plan_uninstall("opencode", PROJECT, places).changes == []
 
@@ -269,7 +269,7 @@ def test_a_file_changed_since_the_plan_is_not_written(places: Places) -> None:
     path = Path(plan.changes[0].path)
     path.parent.mkdir()
     path.write_text("{}")
-    with pytest.raises(ForestayError, match="changed by someone else"):
+    with pytest.raises(ForestayError, match="another program changed"):
         install.apply_plan(plan, places)
     assert path.read_text() == "{}"
 

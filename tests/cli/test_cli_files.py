@@ -784,7 +784,7 @@ def test_essay_id_belongs_to_only_one_session(cli: Cli) -> None:
     one, two = (ESSAY_ID.format(n) for n in (1, 2))
     cli.ok("start", "On cats", "--id", "cats", "--bind", f"essay:{one}")
     answer = cli("start", "On dogs", "--id", "dogs", "--bind", f"essay:{one}")
-    assert answer.code == 4 and "another session is here: cats" in answer.err
+    assert answer.code == 4 and "it belongs to session cats" in answer.err
     assert len(cli.json("list")["sessions"]) == 1
     cli.ok("start", "On dogs", "--id", "dogs", "--bind", f"essay:{two}")
     for more in ([], ["--root", "here"]):
@@ -870,7 +870,10 @@ def test_unknown_number_or_name_of_an_essay_is_reported(cli: Cli) -> None:
         refused = cli("essay", "resume", off)
         assert refused.code == 3 and f"error: there is no essay {off}\n" in refused.err
     assert "there are 2 in the list" in cli("essay", "resume", "3").err
-    assert "2 essays are called like essay-pipeline" in cli("essay", "resume", "essay-pipeline").err
+    assert (
+        "2 essays have names that contain essay-pipeline"
+        in cli("essay", "resume", "essay-pipeline").err
+    )
 
 
 def test_essay_resume_asks_about_a_state_that_contradicts_its_files(

@@ -34,7 +34,7 @@ def test_fingerprint_is_shown_before_anything_is_shared(cli: Cli, bob: str, tmp_
 def test_sharing_and_its_end_are_reported_with_their_limits(cli: Cli, bob: str) -> None:
     address = "bob@example.org"
     done = cli.ok("share", "add", "login", "--with", bob, "--email", address, "--continue", "--yes")
-    assert address in done.out and "may continue it" in done.out
+    assert address in done.out and "can read and continue it" in done.out
     assert address in cli.ok("share", "list", "login").out
     gone = cli.ok("share", "remove", "login", address)
     assert "cannot read what is written from now on" in gone.out
@@ -45,8 +45,8 @@ def test_sharing_and_its_end_are_reported_with_their_limits(cli: Cli, bob: str) 
 def test_sharing_again_without_a_mode_does_not_change_the_mode(cli: Cli, bob: str) -> None:
     cli.ok("share", "add", "login", "--with", bob, "--continue", "--yes")
     again = cli.ok("share", "add", "login", "--with", bob, "--email", "bob@example.org", "--yes")
-    assert "may continue it" in again.out and "bob@example.org" in again.out
-    assert "may read it" in cli.ok("share", "add", "login", "--with", bob, "--read", "--yes").out
+    assert "can read and continue it" in again.out and "bob@example.org" in again.out
+    assert "can read it" in cli.ok("share", "add", "login", "--with", bob, "--read", "--yes").out
 
 
 def test_reader_learns_what_stays_here_and_once_that_sharing_ended(
@@ -58,14 +58,14 @@ def test_reader_learns_what_stays_here_and_once_that_sharing_ended(
     cli.ok(*there, "sync")
     cli.ok(*there, "note", "mine", "--session", "login")
     printed = cli.ok(*there, "sync").out
-    assert "login: 1 event stays here: it is shared with you for reading only" in printed
+    assert "login: 1 event stays on this device: it is shared with you for reading only" in printed
     assert "not pushed" not in printed
     cli.ok("share", "remove", "login", bob)
     cli.ok(*there, "sync", "--soon", "--quiet")
     assert "login: no longer shared with you; what you have stays" in cli.ok(*there, "sync").out
     later = cli.ok(*there, "sync").out
     assert "what you have stays" not in later and "not pushed" not in later
-    assert "login: 1 event stays here: it is no longer shared with you" in later
+    assert "login: 1 event stays on this device: it is no longer shared with you" in later
 
 
 def test_guest_who_erases_learns_that_others_still_have_their_events(

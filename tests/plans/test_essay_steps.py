@@ -728,7 +728,7 @@ def test_a_log_holds_no_secret(essay: Essay) -> None:
 @pytest.mark.req("X3-8")
 def test_show_returns_the_text_of_the_latest_stage(essay: Essay) -> None:
     session = essay.session
-    refused(session, lambda: session.essay.show(), "nothing of the essay is written yet")
+    refused(session, lambda: session.essay.show(), "there is no text of the essay yet")
     essay.write(fields.THESIS, THESIS)
     assert session.essay.show()[1] == THESIS
     essay.at_sections()
@@ -968,7 +968,7 @@ def test_outline_with_a_section_number_above_the_limit_is_refused(
     essay.session.essay.approve("G1")
     essay.write(fields.OUTLINE, OUTLINE + "\n### Section 1000: One too many (~300 words)\n")
     refused(
-        essay.session, lambda: essay.session.essay.approve("G2"), "there can be no section 1000"
+        essay.session, lambda: essay.session.essay.approve("G2"), "the outline has a section 1000"
     )
 
 

@@ -79,7 +79,7 @@ def test_several_patterns_match_the_files_of_each(root: Path) -> None:
 
 @pytest.mark.parametrize("glob", ["../x", "/etc/**", "src/../../x", "", "a\nb", "x" * 600])
 def test_invalid_pattern_or_one_outside_the_project_is_refused(glob: str) -> None:
-    with pytest.raises(InvalidInput, match="the inputs cannot be"):
+    with pytest.raises(InvalidInput, match="not a pattern for inputs"):
         input_digests.checked([glob])
 
 

@@ -242,7 +242,7 @@ def test_undo_restores_steps_and_files(plain: Session, project: Path) -> None:
     assert statuses(plain) == before and names(project) == {"1.md", "2.md", "3.md"}
     assert (project / "1.md").read_text().startswith("something else"), "own work stays"
     assert (project / "2.md").read_text() == "what task 2 made\n" and plain.verify().ok
-    with pytest.raises(Refused, match="nothing was revisited"):
+    with pytest.raises(Refused, match="there is no revisit to undo"):
         plain.revisit.undo()
 
 
@@ -328,7 +328,7 @@ def test_file_work_that_fails_is_reported_and_retried(
     with monkeypatch.context() as patch:
         patch.setattr(files, "move", full)
         plain.revisit.apply("t1", impact="major")
-    assert any("not done yet: move 2.md" in line for line in notices)
+    assert any("still to do: move 2.md" in line for line in notices)
     pending_file_ops.finish(plain.context, plain.id)
     assert names(project) == {"1.md", "2.v1.md", "3.v1.md"}
 
@@ -467,7 +467,7 @@ def test_a_revisit_absorbed_from_a_file_cannot_be_undone(
 ) -> None:
     session, folder = essay
     _write_revisit(folder, "theirs")
-    with pytest.raises(Refused, match="nothing was revisited"):
+    with pytest.raises(Refused, match="there is no revisit to undo"):
         session.revisit.undo()
     assert "step.revisited" in kinds(session)
 

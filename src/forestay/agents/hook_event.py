@@ -161,7 +161,7 @@ _PIECE = re.compile(r"""[^\s/:=?&"',;]*\Z""")
 
 
 def _drop_last_word(words: str) -> str:
-    """Remove the last word: it may be cut, and half a secret is not recognized as one."""
+    """Remove the last word, which can be cut: half a secret is not recognized as one."""
     return _PIECE.sub("", words, count=1)
 
 

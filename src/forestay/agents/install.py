@@ -374,12 +374,12 @@ def _claude_server(path: str) -> list[str] | None:
 
 
 def is_ours(key: str, value: object) -> bool:
-    """Whether an entry of a settings file is ours."""
+    """Whether Forestay added this entry of a settings file."""
     return f"/{SCRIPT}" in json.dumps(value, ensure_ascii=False)
 
 
 def _is_our_server(key: str, value: object) -> bool:
-    """Whether a server is ours, by its command: the user can have another of the same name."""
+    """Whether a server runs Forestay: the user can have another one of the same name."""
     return key == SERVER and '"mcp"]' in json.dumps(value) and "forestay" in json.dumps(value)
 
 
@@ -436,7 +436,7 @@ def _remove_entries(path: str, agent: Agent, made: Made | None, texts: Texts) ->
 
 
 def _cut_toml(text: str, key: str) -> str:
-    """Remove our server table and its sub-tables; the next table is not ours."""
+    """Remove Forestay's server table and its sub-tables, up to the next table."""
     mark = text.find(_TOML)
     if mark < 0:
         return text

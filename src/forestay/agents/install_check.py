@@ -95,7 +95,7 @@ def _about_script(places: Places) -> Iterator[Finding]:
             "hook-unsynced",
             "warning",
             "hook payloads of the last seconds before a power cut can be lost",
-            "no program here can sync a single file; GNU sync can",
+            "no program on this system can sync a single file; to have one, install GNU sync",
         )
 
 

@@ -98,7 +98,7 @@ def _change(one: ChangedFile, row: Row | None, by: str) -> FileChanged | None:
     if last and was_there and last.after == one.digest:
         return None
     if not one.digest and last and not last.after:
-        return None  # a large file that keeps changing is recorded once
+        return None  # a large file has no digest, so only its first change is recorded
     return FileChanged(
         path=one.path,
         action="modified" if was_there else "created",
@@ -227,7 +227,7 @@ def _entries(folder: str) -> list[os.DirEntry[str]]:
 
 # -- git ---------------------------------------------------------------------------------------
 
-# Options that keep a repository's settings from running programs.
+# Options that prevent a repository's settings from running programs.
 _STATUS = (
     *("-c", "core.fsmonitor=false", "-c", "core.untrackedCache=keep", "status"),
     *("--porcelain=v2", "-z", "--untracked-files=all", "--ignore-submodules=all", "--no-renames"),

@@ -46,7 +46,7 @@ def spool_script(home: str, program: Sequence[str], *, sync: str) -> bytes:
 
 
 def probe_sync() -> str:
-    """Try which way of syncing works here; return "d", "f", or "" for none."""
+    """Try which way of syncing works on this system; return "d", "f", or "" for none."""
     import tempfile
 
     with tempfile.TemporaryDirectory() as folder:

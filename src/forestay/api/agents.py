@@ -63,7 +63,7 @@ class AgentSetup(HomeTopic):
     def install(
         self, agent: str, scope: Scope = "user", *, tools: bool = True, dry_run: bool = False
     ) -> Plan:
-        """Make an agent record its sessions here; with `dry_run` only return what would change.
+        """Make an agent record its sessions in this home; `dry_run` only returns what would change.
 
         `scope` is "user" (all projects) or "project" (this one); `tools` adds the MCP server.
         """

@@ -40,7 +40,7 @@ class Backups(HomeTopic):
         """Merge a backup into this home; nothing is replaced.
 
         In a folder of backups, the newest one is used. What cannot be merged is left out and
-        reported. A session that is new here belongs to no project until it is resumed or chosen
+        reported. A new session in this home belongs to no project until it is resumed or chosen
         in one.
         """
         outcome = restore.combine_results(
@@ -53,7 +53,7 @@ class Backups(HomeTopic):
     def import_(self, path: str) -> ImportResult:
         """Merge a pack from another person into this home: all of it, or nothing.
 
-        Sessions that are new here belong to the project of this folder. A sealed one is opened
+        New sessions in this home belong to the project of this folder. A sealed pack is opened
         by the keys of this device and its device group, or by its passphrase.
         """
         from forestay.sync import sealed_export

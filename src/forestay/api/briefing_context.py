@@ -190,7 +190,10 @@ def _describe_surroundings(
 
 
 def _arrival(session: Recorder, state: State, drift: list[tuple[str, str]]) -> dict[str, Any]:
-    """Return where the session was last worked on, if elsewhere, and what differs here."""
+    """Return the device that last worked on the session, and what differs on this one.
+
+    Return {} if it was this device.
+    """
     if state.core.chains.keys() <= {session.context.store.machine.device}:
         return {}
     from forestay.sync.arrival import findings, origin  # start-up

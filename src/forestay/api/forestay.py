@@ -161,7 +161,7 @@ class Forestay:
 
     @property
     def agents(self) -> AgentSetup:
-        """Agents that record here: install, uninstall, ingest what their hooks report."""
+        """Agents that record in this home: install, uninstall, ingest what their hooks report."""
         from forestay.api.agents import AgentSetup  # start-up
 
         return AgentSetup(self.context)
@@ -190,7 +190,7 @@ class Forestay:
     ) -> Session:
         """Start a session and make it the current one of this folder.
 
-        Its files are also written here in `formats`: `craft` or, with an id of
+        Its files are also written into the project in `formats`: `craft` or, with an id of
         your choice, `ai-session:login-2026-01-31`. A `workflow`, by its name or its file, gives it
         a plan, which later changes of the workflow do not change; `target` is the file or folder
         of the project that it is about. An open session of the same workflow on the same target is
@@ -231,7 +231,7 @@ class Forestay:
     def to_resume(self, text: str = "", *, open_only: bool = True) -> Session:
         """Return the session named, else the current one, else the only open one of this project.
 
-        If none was started here, one that another device of the user started in this project is
+        If none was started on this device, one that another device started in this project is
         used. Raises `NoSession`, with the open sessions, if none or several are possible.
         """
         if text:

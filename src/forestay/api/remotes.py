@@ -76,7 +76,7 @@ class Remotes(HomeTopic):
         """Fetch what other devices sent to a remote.
 
         `join` names sessions that were imported and continued here, and are now shared by their
-        owner: what was recorded here becomes part of the shared session. `doubt` names persons
+        owner: what this device recorded becomes part of the shared session. `doubt` names persons
         whose claims about missing events are ignored in `sessions` from now on, until they are
         named in `believe`: what they recorded is merged, and what they only claim blocks nothing.
         """

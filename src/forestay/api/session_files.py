@@ -27,7 +27,7 @@ class BoundFiles(Topic):
         return SessionFiles.of(self._context).inspect_bindings(self._recorder.id)
 
     def bind(self, format_id: str, *, root: str = "") -> Binding:
-        """Write the session's files here in another format: `craft`, or `craft:ID`."""
+        """Write the session's files into the project in a format: `craft`, or `craft:ID`."""
         from forestay.formats.port import canonical_name
         from forestay.plans.pending_file_ops import give_place
 

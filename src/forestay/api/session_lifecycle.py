@@ -27,7 +27,7 @@ _WAIT_FOR_INGEST = 2.0
 
 
 class Lifecycle(Topic):
-    """Ends of a session, and how to undo them. Recording methods take a `key`; see `Session`."""
+    """End a session, or undo its end. Recording methods take a `key`; see `Session`."""
 
     def fail(self, *, because: str = "", key: str = "") -> Event:
         """Record that the session failed; it can be resumed."""

@@ -108,7 +108,7 @@ def list_sessions(
     for holder, word in context.workspace.holders(""):
         held.setdefault(holder.session, []).append((holder, word))
     shown = [listing(row, held.get(row["id"], [])) for row in rows]
-    # A session of another device has the name of its own project until it is resumed here.
+    # A session of another device has the name of its own project until it is resumed on this one.
     return [
         one | {"project": names[row["project"]] or one["project"]}
         for one, row in zip(shown, rows, strict=True)

@@ -19,7 +19,7 @@ class Workflows(HomeTopic):
     """Definitions of workflows: the project's own, and those built in."""
 
     def list(self) -> builtins.list[Listed]:
-        """Return the workflows that can be used here: the project's own, then those built in."""
+        """Return the available workflows: the project's own, then those built in."""
         return workflows.available(self._context.workspace.tree.root)
 
     def show(self, which: str) -> Workflow:

@@ -84,7 +84,7 @@ class Briefing(Struct, frozen=True):
     """The text, and facts about it for callers that do not read it.
 
     `counts` has each section that is not empty. `came_from` is the device that
-    wrote last, if it was another one, `lacking` what is missing or different here.
+    wrote last, if not this one, `lacking` what is missing or different on this device.
     """
 
     text: str

@@ -4,7 +4,7 @@ A *section* is a heading with *entries*, each with an id to act on, and the tota
 only as many rows are loaded as the budget could ever show. `budget` decides what fits; `render`
 decides how it looks.
 
-Text from a session is data. What came from a file, a transcript or an import is quoted with its
+Text from a session is data. Text from a file, a transcript or an import is quoted with its
 origin and marked unconfirmed, so that no reader mistakes it for the user's own words.
 """
 
@@ -66,7 +66,7 @@ Fence = Callable[[str, str, str, bool], str]
 
 
 class Lacking(NamedTuple):
-    """What is missing or different here: what, a description, the command that helps."""
+    """Something missing or different on this device: its name, a description, the command."""
 
     what: str
     text: str
@@ -370,7 +370,7 @@ def _to_verify(known: BriefingInput) -> Section:
 
 
 def _arrival(known: BriefingInput) -> Section:
-    """Build the section on what is missing or different here after work on another device."""
+    """Build the section on what this device lacks after work on another device."""
     around = known.around
     found = [
         Entry(what, text, tail=f"; to get it: {command}" if command else "")

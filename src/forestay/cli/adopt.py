@@ -119,7 +119,7 @@ def _print_adopted(one: Adopted, screen: Screen, *, dry_run: bool) -> None:
     counts = [plural(one.events, "event")] if one.events else []
     counts += [plural(one.artifacts, "artifact")] if one.artifacts else []
     about = ", ".join(filter(None, [one.format, *counts]))
-    # Further copies of one session are told apart by their paths, because they share the id.
+    # Copies of one session have the same id, so show their paths.
     what = short_path(one.path) if one.outcome == "copy" or not one.session else one.session
     verb = _verb(one.outcome, dry_run).ljust(len(indent))
     screen.line((verb, _OUTCOMES[one.outcome]), what, (f"  {about}" if about else "", "dim"))

@@ -30,7 +30,7 @@ _CHOICES = {
 _RESTORED = {
     "written": "written",
     "same": "already here, with the same content",
-    "differs": "differs here and was not changed; to replace it: --force",
+    "differs": "not written: the file here differs; to replace it: --force",
     "blocked": "not written: a folder or a link has this path",
     "denied": "not written: permission denied; check owner and permissions of its folder",
     "unknown": "not written: the session has only its digest, not its content",
@@ -161,7 +161,7 @@ def _explain_not_found(
         why = f"{asked} has no session that this device can read"
         hint = "on the device where it is: forestay sync --push"
     if named:
-        hint = f"{hint}; what is here: forestay list --all"
+        hint = f"{hint}; sessions on this device: forestay list --all"
     else:
         why = f"{why}; {error.why}".removesuffix("; ")
         hint = f"{hint}; or {error.hint}".removeprefix("; or ")
@@ -214,7 +214,7 @@ def _arrival_values(
 def _print_arrival(
     pulled: Pulled | None, restored: list[Put], session: Session, stay: Forestay, screen: Screen
 ) -> None:
-    """Print what was received from other devices, and what was written here."""
+    """Print what was received from other devices, and which artifacts were written."""
     if pulled and pulled.events:
         screen.warn(("received from other devices: ", "green"), plural(pulled.events, "event"))
     _print_missed(pulled, screen)

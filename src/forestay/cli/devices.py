@@ -32,7 +32,7 @@ _PLACES = {
     "keyring": "in the system keyring",
 }
 _ACCESS = {"read": "read all of", "continue": "read and continue"}
-_MODES = {"read": "may read it", "continue": "may continue it"}
+_MODES = {"read": "can read it", "continue": "can read and continue it"}
 _RECOVERY = """
   {0.recovery}
 
@@ -45,7 +45,7 @@ _REQUEST = """On a device that is in your device group, type:
   forestay device approve {0.code}
 
 It shows a fingerprint, which must be this: {0.device.fingerprint}
-Then type here the line that it prints, which begins with:
+Then type on this device the line that it prints, which begins with:
 
   forestay device add --confirm"""
 

@@ -105,7 +105,7 @@ class _Remotes:
             screen.line(f"removed: {path}")
         screen.prose("", f"not touched: {_NOT_TOUCHED}")
         for path in done.left:
-            screen.line(f"may still contain parts of it; please check: {path}")
+            screen.line(f"could still contain parts of it; please check: {path}")
         if self.not_yet:
             screen.line(f"still on {', '.join(self.not_yet)}: the next sync erases it there")
             screen.hint("on your other devices, when they sync too: ", "forestay sync")
@@ -199,7 +199,7 @@ def _require_yes(
     lines = ["This erases a session permanently:", f"  session  {session.id}", f"  goal     {goal}"]
     lines += [f"  content  {content}"]
     if erased_counts["backups"]:
-        lines += [f"  backups  {erased_counts['backups']} here, cleaned of it"]
+        lines += [f"  backups  {erased_counts['backups']} of this home, cleaned of it"]
     screen.require_yes("to erase it", refusal, *([line] for line in lines))
 
 

@@ -189,7 +189,11 @@ def run_history(options: Namespace, stay: Forestay, screen: Screen) -> int:
         cells.append((str(number), row["id"], status, row["goal"]))
     screen.table(cells, right="0")
     if not rows:
-        screen.line("no session is archived here" if options.limit else "--limit 0 shows none")
+        screen.line(
+            "no orchestrator session is archived in this project"
+            if options.limit
+            else "--limit 0 shows none"
+        )
     # The table would cut these lines at the edge of the terminal.
     for row in damaged:
         screen.suggest(f"to recover {row['id']}: ", f"forestay doctor {quoted_path(row['path'])}")
@@ -250,7 +254,7 @@ def run_save(options: Namespace, stay: Forestay, screen: Screen) -> int:
 
 _CONTRACT = (
     arg("--spec", "FILE", "the project's own specification; default: Forestay's"),
-    arg("--root", "DIR", "the folder of the file; default: .ai-session here"),
+    arg("--root", "DIR", "the folder of the file; default: .ai-session in this folder"),
 )
 
 COMMANDS = {
@@ -266,7 +270,7 @@ COMMANDS = {
     "files report": Command(
         run_report,
         arg("feature?", "FEATURE", "its id; default: all in the folder"),
-        arg("--root", "DIR", "the folder of the files; default: .ai-session here"),
+        arg("--root", "DIR", "the folder of the files; default: .ai-session in this folder"),
         "forestay files report login-2026-01-31",
     ),
     "files live": Command(
@@ -278,7 +282,7 @@ COMMANDS = {
     ),
     "files cleanup": Command(
         run_cleanup,
-        arg("path?", "PATH", "a folder; default: .ai-session here"),
+        arg("path?", "PATH", "a folder; default: .ai-session in this folder"),
         flag("--completed", "completed sessions; the default"),
         flag("--stale", "sessions that were not changed for some days"),
         arg("--days", "N", "with --stale: how many days (default: 7)", type=count),

@@ -125,7 +125,7 @@ def _print_outcome(outcome: ImportResult, word: str, screen: Screen) -> None:
             screen.line(("  skipped ", "yellow"), f"{one.session}: {one.why or left}")
         if one.kept:
             what = f"{one.session}: {plural(one.kept, 'event')} erased where the file was written;"
-            erase = "to erase them here too: forestay session forget EVENT…"
+            erase = "to erase them in this home too: forestay session forget EVENT…"
             screen.line(("  kept ", "yellow"), f"{what} {erase}")
     skipped = sum(1 for one in outcome.sessions if one.why)
     changed = sum(1 for one in outcome.sessions if one.new)

@@ -1,7 +1,7 @@
 """Load argparse and msgspec without modules that no command needs, so that commands start faster.
 
 Starting takes longer than most commands, and much of it is spent on what these two import:
-argparse loads translations, msgspec loads types and formats that are not used here. While they
+argparse loads translations, msgspec loads types and formats that Forestay does not use. While they
 are loaded, a *stub* replaces each such module in `sys.modules`. It has the attributes that are
 read during the import; reading any other attribute loads the real module. Afterwards the stubs
 are removed. Only the program's own process does this, not programs that use the library.
@@ -33,7 +33,7 @@ def load_argparse() -> None:
     _load("argparse", {"gettext": {"gettext": str, "ngettext": _singular_or_plural}})
     import argparse
 
-    # argparse may have been loaded before.
+    # Set these even if argparse was loaded before, with its translations.
     argparse._ = argparse.gettext = str  # type: ignore[attr-defined]
     argparse.ngettext = _singular_or_plural  # type: ignore[attr-defined]
 

@@ -55,7 +55,7 @@ def entry() -> NoReturn:
 
 
 def _open_missing_streams() -> None:
-    """Open closed standard streams, so that no file of ours gets their number."""
+    """Open closed standard streams, so that no file opened later gets their number."""
     for number in range(3):
         try:
             os.fstat(number)

@@ -35,7 +35,7 @@ def run_mcp(options: Namespace, stay: Forestay, screen: Screen) -> None:
     runner = _runner(options, stay)
     if options.desktop:
         runner.home.agents.note_desktop()
-    # Garbage collection is rare while a process starts; this process keeps running.
+    # Garbage collection is rare in short commands, but this process runs for long.
     gc.freeze()
     gc.set_threshold(700, 10, 10)
     server = make_server(runner)

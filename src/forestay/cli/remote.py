@@ -124,7 +124,7 @@ def run_sync(options: Namespace, stay: Forestay, screen: Screen) -> int:
             return stay.remotes.sync(options.remote, **given)
         except KeyboardInterrupt:
             bar.end()
-            screen.write_error("stopped; the next sync continues from here")
+            screen.write_error("stopped; the next sync continues where this one stopped")
             raise
         finally:
             bar.end()
@@ -286,7 +286,7 @@ def _print_moved(one: SessionOutcome, screen: Screen) -> None:
     if one.ended:
         screen.line((f"{lead}no longer shared with you", "yellow"), "; what you have stays")
     if one.stay:
-        many = f"{plural(one.stay, 'event')} {'stays' if one.stay == 1 else 'stay'} here"
+        many = f"{plural(one.stay, 'event')} {'stays' if one.stay == 1 else 'stay'} on this device"
         why = (
             "it is no longer shared with you"
             if one.over
@@ -342,7 +342,7 @@ COMMANDS = {
     "sync": Command(
         run_sync,
         arg("remote?", "REMOTE", "only this one"),
-        flag("--push", "only send what was recorded here", group="way"),
+        flag("--push", "only send what was recorded on this device", group="way"),
         flag("--pull", "only fetch what other devices sent", group="way"),
         flag("--watch", "repeat until you stop it with Ctrl-C"),
         arg("--every", "SECONDS", "with --watch: how often", type=count, default=0),
@@ -350,7 +350,7 @@ COMMANDS = {
         arg(
             "--join",
             "SESSION",
-            "with --pull: merge a session imported here with the one on the remote",
+            "with --pull: merge an imported session with the one on the remote",
             many=True,
         ),
         arg("--doubt", "WHO", _DOUBT, many=True),

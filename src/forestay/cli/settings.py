@@ -49,7 +49,7 @@ def run_config(options: Namespace, stay: Forestay, screen: Screen) -> None:
         screen.done(f"{key} = {_shown(value)}")
         variable = OPTIONS[key].variable
         if child_environment().get(variable):
-            over = f"the environment variable {variable} overrides it here"
+            over = f"the environment variable {variable} overrides it in this shell"
             screen.warn(("but ", "yellow"), over)
     else:
         _print_settings(key, file, stay, screen)

@@ -192,7 +192,7 @@ def _holders(shown: dict[str, Any], now: int, *, dead: bool) -> str:
     held = []
     for one in shown["holders"]:
         if (one["state"] == "dead") == dead:
-            doubt = ", may have ended" if one["state"] == "unknown" else ""
+            doubt = ", possibly ended" if one["state"] == "unknown" else ""
             started = f"started {since(one['since'], now)}"
             held.append(f"{one['name']} (pid {one['pid']}{doubt}, {started})")
     return "; ".join(held)
@@ -362,7 +362,9 @@ def _welcome(stay: Forestay, screen: Screen) -> None:
     screen.block(_WELCOME)
     screen.line()
     if stay.files.unadopted():
-        screen.line("Session files of other programs are here; to adopt them: forestay adopt")
+        screen.line(
+            "This project has session files of other programs; to adopt them: forestay adopt"
+        )
     if stay.list(all=True, limit=1):
         screen.line("Sessions of other folders: forestay list --all")
     screen.line("All commands: forestay --help")

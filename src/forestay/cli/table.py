@@ -51,7 +51,7 @@ GROUPS: dict[str, dict[str, tuple[str, str]]] = {
         "mcp": ("mcp", "serve agents over the Model Context Protocol"),
     },
     "Plans": {
-        "workflow list": ("workflow", "list the workflows available here"),
+        "workflow list": ("workflow", "list the workflows of this project, and the built-in ones"),
         "workflow show": ("workflow", "show what a workflow requires, phase by phase"),
         "workflow check": ("workflow", "check a workflow definition, line by line"),
         "workflow new": ("workflow", "write a workflow definition to edit"),

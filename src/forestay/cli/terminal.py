@@ -136,7 +136,7 @@ class Screen:
             self.done(("  " + lead, "dim"), (first, "cyan"), *more)
 
     def suggest(self, lead: str, line: str) -> None:
-        """Print a command that is part of the answer, also in a pipe; words may precede it."""
+        """Print a command that is part of the answer, also in a pipe; words can precede it."""
         words, name, command = self.as_typed(line).partition("forestay ")
         self.line(lead, words, (name + command, "cyan"))
 
@@ -185,7 +185,7 @@ class Screen:
             self.write_error(*parts)
 
     def warn_from_library(self, line: str) -> None:
-        """Print a warning of the library, with short paths and commands that can be typed here."""
+        """Print a warning of the library; shorten its paths, add typed options to its commands."""
         from forestay.cli.suggestions import shorten_paths
 
         self.warn(self.as_typed(shorten_paths(line)))
@@ -204,7 +204,7 @@ class Screen:
     def advise(self, text: str) -> None:
         """Suggest commands on the error stream; where they do not fit one line, one per line.
 
-        A command is never wrapped here: what the terminal wraps can still be copied.
+        A command is not wrapped: the terminal wraps it itself, so that it can still be copied.
         """
         typed = self.as_typed(text)
         fits = not self.error_columns or _width(typed) + 4 <= self.error_columns
@@ -432,7 +432,7 @@ def json_text(values: object) -> str:
     """Return a value as JSON on one line, valid UTF-8 without control characters."""
     import json
 
-    # Results of the library may be anywhere in the answer.
+    # Result objects of the library can be nested anywhere in the answer.
     text = json.dumps(values, ensure_ascii=False, default=lambda value: value.as_json())
     if text.isprintable():
         return text

@@ -56,7 +56,7 @@ def report_error(tool: str, error: ForestayError, home: Forestay, *, reads: bool
     if isinstance(error, NoSession) and error.choices:
         shown = error_values.choices_to_json(error)[:_CHOICES]
         question = {
-            "what": f"{error.what}; which session is meant?",
+            "what": f"{error.what}; which session do you want?",
             "choices": shown,
             "more": max(0, len(error.choices) - len(shown)),
             "next": "call again with session set to one of them; nothing was changed",

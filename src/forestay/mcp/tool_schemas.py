@@ -1,4 +1,4 @@
-"""What the server offers, as plain values. Models read every word here, and each costs tokens.
+"""Names, schemas and descriptions of all tools. Models read them, and every word costs tokens.
 
 A description explains when to call a tool, its arguments and its answer, with examples that the
 tests run. The events of the tool `record` are methods of `Session` and its topics: their arguments

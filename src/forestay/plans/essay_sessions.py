@@ -1,7 +1,7 @@
-"""Sessions of the `essay` format: their folders, the list of them, pausing and resuming.
+"""Essays: find and list their folders, bind them to sessions, pause and resume them.
 
-Each has its own folder, named after the time it began: ours below the home, those of other programs
-in `/tmp`. The messages about pausing and resuming are made from the session's file.
+Each essay has its own folder, named after the time it began: below the home, or, if another program
+began it, in `/tmp`. Messages about pausing and resuming are made from the session's file.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from forestay.workspace.tree import relative
 
 MAX_PARTIAL = 4 * 1024 * 1024
 _LONGEST_NUMBER = 3
-"""Most digits of a number in the list; more are part of a name, which has a date and a time."""
+"""The most digits of a number in the list; more digits are part of a name (a date and a time)."""
 
 
 class Listed(Struct):
@@ -64,18 +64,18 @@ def bind(context: Context, session: str, native: str, root: str = "") -> Binding
             return mirror_of(context).bind(session, "essay", native, folder)
         except Refused:
             if not _is_owned(context, folder):
-                raise  # else another process took the same name at the same moment
+                raise  # otherwise another process used the same name just now: try again
 
 
 def _had(context: Context, session: str) -> list[tuple[str, str]]:
-    """Return ids and folders of a session's essays: bound ones, then those unbound before."""
+    """Return ids and folders of a session's essays: the bound ones, then those unbound earlier."""
     bound = context.store.machine.bindings
     has = [(b.native, b.root) for b in bound.bindings(session) if b.format == "essay"]
     return [*has, *(one for one in bound.released_ids(session, "essay") if os.path.isdir(one[1]))]
 
 
 def require_free(context: Context, session: str, native: str) -> None:
-    """Refuse the id of another essay: each has its own folder, so the place does not show it."""
+    """Refuse an id that another essay has; two essays have different folders, so ids can clash."""
     if not native:
         return
     owner = next(
@@ -83,13 +83,13 @@ def require_free(context: Context, session: str, native: str) -> None:
         None,
     )
     if owner is not None:
-        why = f"another session is here: {owner.session}"
+        why = f"it belongs to session {owner.session}"
         raise _taken(native, owner.root, why, f"resume {owner.session}")
     mine = {root for _, root in _had(context, session)}
     for one in listed(context):
         is_other = os.path.realpath(one.folder) not in mine
         if is_other and one.state is not None and one.state.get("pipeline_id") == native:
-            why = "another session is here, and it is not ours to change"
+            why = "another program wrote it, and Forestay has not adopted it"
             raise _taken(native, one.folder, why, f"adopt {shlex.quote(one.folder)}")
 
 
@@ -129,7 +129,7 @@ def listed(context: Context) -> list[Listed]:
 
 
 def list_text(context: Context) -> str:
-    """Return the list in the words of the document."""
+    """Return the list of essays in the exact words of the specification."""
     rows = [(coerce_input(e.name, limit=255, lines=False), e.state) for e in listed(context)]
     return display.session_list(rows, mirror_of(context).where(""))
 
@@ -151,13 +151,13 @@ def chosen(context: Context, text: str) -> Listed:
         one for one in essays if text and text in one.name
     ]
     if len(near) != 1:
-        called = f"{len(near)} essays are called like {text}"
+        called = f"{len(near)} essays have names that contain {text}"
         raise NoSession(called if near else f"there is no essay {text}", hint="forestay essay list")
     return near[0]
 
 
 def faults(context: Context, one: Listed) -> list[str]:
-    """Return every error in the state of an essay, in words."""
+    """Return a sentence for every error in the state of an essay."""
     (find,) = discover.find(os.path.join(one.folder, STATE))
     report = check_files.check(find, mirror_of(context).where(one.folder))
     return [finding.what for finding in report.findings if finding.severity == ERROR]
@@ -188,7 +188,9 @@ def adopt_essay(context: Context, which: str, *, anyway: bool = False) -> str:
         raise Faulty(one.name, wrong)
     (taken,) = adopt.adopt(context, os.path.join(one.folder, STATE))
     if not taken.session:
-        raise Refused(f"{one.name} cannot be resumed", why=taken.problems[-1], file=taken.path)
+        raise Refused(
+            f"essay {one.name} cannot be resumed", why=taken.problems[-1], file=taken.path
+        )
     context.workspace.choose(taken.session)
     return taken.session
 
@@ -203,7 +205,7 @@ def _state(path: str) -> dict[str, Any] | None:
     return value if whole else None
 
 
-# -- a session of ours -------------------------------------------------------------------------
+# -- an essay with a session -------------------------------------------------------------------
 
 
 def binding_of(context: Context, session: str) -> Binding | None:
@@ -258,7 +260,10 @@ def document(context: Context, session: str) -> dict[str, Any] | None:
 
 
 def discrepancies(context: Context, session: str) -> list[str]:
-    """Return what an essay's files contradict in its state, in words; empty for other sessions."""
+    """Return a sentence for each contradiction between an essay's state and its files.
+
+    Sessions without an essay have none.
+    """
     found = document(context, session)
     if found is None:
         return []
@@ -269,7 +274,7 @@ def discrepancies(context: Context, session: str) -> list[str]:
 
 
 def _around(context: Context, folder: str, state: State) -> Where:
-    """Return what the format may know of an essay's folder: files in it and those it names."""
+    """Return what the format needs about an essay's folder: its files, and those it names."""
     where = mirror_of(context).where(folder, names=False)
     named = [str(getattr(row, "value", "")) for row in state.rows.select("attribute")]
     known = {*files.list_names(folder), *(n for n in named if n and not os.path.isabs(n))}
@@ -286,7 +291,7 @@ def resume_summary(context: Context, session: str) -> str:
 
 
 def _sentence(context: Context, session: str, render: Any) -> str:
-    """Return a message about the session's file; empty for a session that is no essay."""
+    """Return a message rendered from the session's file; "" if the session has no essay."""
     found = document(context, session)
     return str(render(found)) if found is not None else ""
 
@@ -329,13 +334,15 @@ def _folder_for(context: Context, session: str, partial: dict[str, str]) -> str:
         plain = name.endswith(".md") and "/" not in name and not name.startswith(".")
         if not plain or len(os.fsencode(name)) > 200 or not name.isprintable() or is_version(name):
             raise InvalidInput(
-                f"{name[:100]!r} cannot be the name of unfinished work",
-                why="it is a Markdown file of the essay's folder, such as stage-4-draft.md, "
-                "and no older version of one",
+                f"{name[:100]!r} is not a file name for unfinished work",
+                why="it must be a Markdown file of the essay's folder, such as stage-4-draft.md, "
+                "but not an older version (NAME.vN.md)",
             )
         if len(text) > MAX_PARTIAL:
-            raise InvalidInput(f"{name} is too long", why=f"over {MAX_PARTIAL} characters")
+            raise InvalidInput(
+                f"the text for {name} is too long", why=f"over {MAX_PARTIAL} characters"
+            )
     if not os.path.isdir(binding.root):
-        write_files(context, session, force=True)  # which reports that it was gone
+        write_files(context, session, force=True)  # this also reports that the folder was deleted
     files.make_folder(binding.root)
     return binding.root

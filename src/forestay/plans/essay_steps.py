@@ -1,12 +1,12 @@
 """Record the steps of an essay: approvals, sections, claims, voice checks, output.
 
-A verb reads its file, asks `model.essay` for the events in the state under the lock, and records
-them together. An essay's files are named relative to its *folder*: the
-one of its essay format, else the target of its plan, else the project.
+A *verb* is a method that records one step: it reads its file, asks `model.essay` for the events in
+the state under the lock, and records them together. An essay's files are named relative to its
+*folder*: that of the essay format, else the target of its plan, else the project.
 
-In a folder of the format the verbs also write the logs that its document wants, a line per entry.
-A log is created before anything names it; its lines are recorded as pending file work with the
-events, and written once those are durable, if need be by the next process.
+In a folder of the essay format, verbs also write the logs that its specification requires, a line
+per entry. A log is created before an event names it. Its lines are recorded with the events, as
+pending file operations, and written once the events are durable, if need be by the next process.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ Same = Callable[[Body], bool]
 
 
 class Done(Struct, frozen=True):
-    """The result of a verb: a message, what is still missing, and the next command.
+    """The result of a recorded step: a message, what is still missing, and the next command.
 
     `action` is what a voice check calls for, `ask` a question to the user.
     """
@@ -244,7 +244,7 @@ def _sets(field: str, **value: object) -> Same:
 
 def _act_for(verb: _Verb, gate: Gate, *, last: bool, confirm: bool) -> tuple[Act, str]:
     if _is_over(verb):
-        # No file is read if the move will be refused, or was recorded before.
+        # Do not read a file if the approval will be refused, or was recorded before.
         return (lambda moves: None), ""
     if gate.name == "G1":
         return _thesis(verb), fields.THESIS_LOG
@@ -281,7 +281,7 @@ def _thesis(verb: _Verb) -> Act:
 
 
 _NOTHING = ev.ArtifactSaved(path="", digest="", size=0)
-"""Stands for a file that is not read, because the move will be refused."""
+"""Stands for a file that is not read, because the approval will be refused anyway."""
 
 
 def _named(found: _Look, field: str, default: str) -> str:
@@ -299,7 +299,7 @@ def _outline(verb: _Verb) -> Act:
     if beyond := re.search(rb"(?m)^### Section (\d{4,20}):", data):
         number = beyond[1].decode()
         raise Refused(
-            f"there can be no section {number}", why=f"at most {model.MOST_SECTIONS} can be"
+            f"the outline has a section {number}", why=f"at most {model.MOST_SECTIONS} are allowed"
         )
     parsed = stage_files.outline(data)
     outline = Outline(parsed.total, parsed.titles, parsed.words, parsed.audience)
@@ -307,12 +307,12 @@ def _outline(verb: _Verb) -> Act:
 
 
 def _arguments(verb: _Verb, gate: Gate) -> Act:
-    """Return the act of G3; a recorded map must still exist, and is saved as approved."""
+    """Return the act for gate G3: the recorded argument map must still exist, and is saved."""
     looked, kept = Moves(verb.state), None
     try:
         section = model.find_section(looked, gate.section, 3)
     except Refused:
-        # It is refused again under the lock.
+        # Read no file here: the act itself refuses this under the lock.
         return lambda moves: model.approve_section_arguments(moves, gate.section)
     path = looked.value(f"stage_3.section_{section}.argument_map_file")
     if path and looked.status(3, section) != "done":
@@ -355,7 +355,7 @@ def _title(state: State, section: int) -> str:
 
 
 def _essay(verb: _Verb, *, confirm: bool) -> Act:
-    """Return the act of G5; a final essay under its default name need not be recorded first."""
+    """Return the act for gate G5; a final essay with the default file name is recorded with it."""
     recorded = Moves(verb.state).value("output.final_essay_file")
     name = str(recorded or fields.FINAL)
     found = verb.read(name, "the final essay", again="essay approve G5") if verb.has(name) else None
@@ -416,9 +416,9 @@ class Essay(Topic):
                 text = files.read_bounded(path, _MOST).decode("utf-8", "replace")
                 return EssayText(path, text)
         raise Refused(
-            "nothing of the essay is written yet",
+            "there is no text of the essay yet",
             why=f"looked for in {found.folder}",
-            hint=f"it begins with {fields.THESIS}",
+            hint=f"first write {fields.THESIS} there",
         )
 
     def approve(
@@ -463,10 +463,12 @@ class Essay(Topic):
         again: bool = False,
         key: str = "",
     ) -> Done:
-        """Record how close the first voice result sounds to the user, 1 to 5; asked once."""
+        """Record how much the first text sounds like the user, from 1 to 5; it is asked once."""
         model.require_score(rating, "the rating")
         if rating != int(rating):
-            raise InvalidInput(f"the rating cannot be {rating}", why="it is a whole number")
+            raise InvalidInput(
+                f"the rating cannot be {rating}", why="it must be a whole number from 1 to 5"
+            )
         if reference:
             _require_word("reference", reference, VOICE_MODES)
         if notes:
@@ -488,7 +490,7 @@ class Essay(Topic):
         because: str = "",
         key: str = "",
     ) -> Done:
-        """Record the voice check of a section, 1 to 5; None if it was skipped, with the reason."""
+        """Record the voice score of a section, from 1 to 5; None, with a reason, if skipped."""
         if score is not None:
             model.require_score(score, "the voice score")
             score = int(score) if score == int(score) else score
@@ -550,7 +552,7 @@ class Sections(Topic):
     """Sections of an essay."""
 
     def list(self) -> builtins.list[SectionListed]:
-        """Return the sections, each with the status of its arguments and its paragraphs."""
+        """Return the sections, each with the status of its argument map and its paragraphs."""
         state = essay_sessions.state_of(self._recorder)
         model.require_essay(state)
         moves = model.with_paired_sections(state)
@@ -566,10 +568,12 @@ class Sections(Topic):
         return verb.do(lambda moves: model.add_section(moves, number, title), is_same)
 
     def start(self, number: int, *, stage: int | None = None, key: str = "") -> Done:
-        """Start work on a section: on its arguments or, once they are complete, its paragraphs."""
+        """Start work on a section: its argument map (stage 3) or, after that, its paragraphs."""
         _require_section(number)
         if stage not in (None, 3, 4):
-            raise InvalidInput(f"stage {stage} has no sections", why="stages 3 and 4 have")
+            raise InvalidInput(
+                f"stage {stage} has no sections", why="only stages 3 and 4 have sections"
+            )
 
         def is_same(body: Body) -> bool:
             places = [step_id(n, number) for n in (3, 4) if stage in (None, n)]
@@ -587,7 +591,7 @@ class Sections(Topic):
         deferred: int | None = None,
         key: str = "",
     ) -> Done:
-        """Record the argument map of a section; with G3 approved that completes its arguments.
+        """Record the argument map of a section; once G3 is approved too, its stage 3 is complete.
 
         The numbers of verified and deferred claims are counted in the map unless given.
         """
@@ -692,4 +696,4 @@ class Claims(Topic):
 
 def _require_word(what: str, word: str, words: Sequence[str]) -> None:
     if word not in words:
-        raise InvalidInput(f"the {what} cannot be {word}", why=f"one of {', '.join(words)}")
+        raise InvalidInput(f"the {what} cannot be {word}", why=f"it is one of {', '.join(words)}")

@@ -30,7 +30,7 @@ _HOW = "--evidence tests_pass=true, or --evidence-file FILE"
 
 
 class Kept(msgspec.Struct, frozen=True):
-    """Evidence as stored in an event; `data` is the whole if the event has only a part."""
+    """Evidence as stored in an event; `data` has all of it if the event has only a part."""
 
     values: dict[str, object]
     blob: str = ""
@@ -67,13 +67,13 @@ def _from_file(path: str) -> dict[str, Any]:
     except Unreadable as error:
         raise InvalidInput(f"{path} cannot be read", why=str(error), file=path) from None
     if not isinstance(found, dict):
-        why = "it is not an object of names and values"
+        why = "it must contain one object of names and values"
         raise InvalidInput(f"{path} is not evidence", why=why, file=path)
     return found
 
 
 def kept(evidence: Mapping[str, object], journal: Journal) -> Kept:
-    """Return evidence without secrets, small enough for an event."""
+    """Return evidence without secrets, shortened if needed to fit into an event."""
     check_evidence(evidence)
     clean, names = journal.redactor.value(dict(evidence))
     values: dict[str, object] = clean if isinstance(clean, dict) else {}

@@ -1,4 +1,4 @@
-"""Inactivity of a session: when it counts as paused or abandoned. Nothing is deleted.
+"""Decide when an inactive session counts as paused or abandoned. Nothing is deleted.
 
 After `pause_hours` without an event or a live process, a session counts as paused from that moment;
 the next command that records or resumes records the pause first. After `abandon_hours` it counts
@@ -77,7 +77,7 @@ def _limits(session: Recorder, state: State) -> Expiry:
     try:
         plan = context.journal.plan(state)
     except ForestayError:
-        plan = None  # it is damaged, which other checks report
+        plan = None  # the stored plan is damaged, which other checks report
     own = plan.expiry if plan else Expiry()
     bound = context.store.machine.bindings.bindings(session.id)
     usual = _ESSAY if any(one.format == "essay" for one in bound) else Expiry()
@@ -88,7 +88,10 @@ def _limits(session: Recorder, state: State) -> Expiry:
 
 
 def _first(own: float | None, setting: float, usual: float | None) -> float | None:
-    """Return the first limit that is set; 0 in a workflow means never."""
+    """Return the limit of the workflow, else of the settings, else the usual one.
+
+    A 0 in a workflow means that there is no limit.
+    """
     return own if own is not None else setting or usual
 
 

@@ -74,7 +74,7 @@ def differences(then: Mapping[str, str], now: Mapping[str, str]) -> list[tuple[s
 
 
 def checked(globs: Sequence[str]) -> list[str]:
-    """Normalise patterns; refuse one that leads out of the project."""
+    """Normalize patterns; refuse too many, and any that leads out of the project."""
     if len(globs) > MAX_GLOBS:
         raise InvalidInput(f"{len(globs)} patterns are too many", why=f"at most {MAX_GLOBS}")
     return [_checked(glob) for glob in globs]
@@ -91,7 +91,7 @@ def _checked(glob: str) -> str:
         bad = "inputs are relative to the project root and inside the project"
     if bad:
         raise InvalidInput(
-            f"the inputs cannot be {glob[:100]!r}", why=bad, hint="--inputs 'src/**'"
+            f"not a pattern for inputs: {glob[:100]!r}", why=bad, hint="--inputs 'src/**'"
         )
     return clean
 
@@ -141,7 +141,7 @@ def _fixed(piece: str) -> str:
 
 
 def _beginnings(globs: Sequence[str]) -> list[str]:
-    """Return folders or files that contain all possible matches; empty for the whole tree."""
+    """Return the folders or files below which all matches must be; [] for the whole tree."""
     found = []
     for glob in globs:
         plain: list[str] = []
@@ -168,9 +168,9 @@ def manifest(
     ours: Iterable[str] = (),
     name: Callable[[str], str] = str,
 ) -> Manifest:
-    """Digest the files that the patterns match; one with the stamp in `seen` is not read.
+    """Digest the files that the patterns match; a file whose stamp is in `seen` is not read.
 
-    `ours` are files that Forestay writes; `name` returns how a path may be stored.
+    `ours` are files that Forestay writes; `name` returns a path without secrets, for storing.
     """
     paths = found(globs, tree, environ, ours)
     if len(paths) > MAX_FILES:
@@ -254,7 +254,7 @@ def _within(start: str, root: str) -> bool:
 
 
 def _facts(path: str, root: str, known: Seen, now: int) -> tuple[int, str, str] | None:
-    """Return size, stamp and digest of a file; None if it is gone or not a file."""
+    """Return size, stamp and digest of a file; None if it was deleted or is not a file."""
     full = os.path.join(root, path)
     try:
         facts = os.lstat(full)

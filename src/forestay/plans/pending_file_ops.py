@@ -1,7 +1,7 @@
-"""File operations that follow from recorded events, done exactly once in effect.
+"""Do the file operations that follow from recorded events, each exactly once in effect.
 
 An operation is stored as plain data in the transaction of its events, and done right after. If the
-process dies before that, the next command that writes to the session does it. An operation may run
+process dies before that, the next command that writes to the session does it. An operation can run
 twice; the second time it changes nothing. It never touches a file that has changed since it was
 decided.
 
@@ -41,7 +41,7 @@ def finish(context: Context, session: str) -> None:
             chore = json.loads(what)
             _DO[chore["op"]](context, chore)
         except (ForestayError, OSError, ValueError, KeyError) as error:
-            context.notify(f"recorded, but not done yet: {in_words(what)}: {error}")
+            context.notify(f"recorded, but this is still to do: {in_words(what)}: {error}")
             continue
         context.store.machine.file_work.finish(number)
 
@@ -73,8 +73,8 @@ def _do_keep(context: Context, chore: dict[str, Any]) -> None:
             except Refused as error:
                 if error.retryable:
                     raise
-                # Another session has the place by now; it is not displaced, now or later.
-                context.notify(f"recorded, but without {chosen} files: {error}")
+                # Another session has these files by now; do not replace it, and do not try again.
+                context.notify(f"recorded, but no {chosen} files are written: {error}")
         write_files(context, session, force=True)
 
 
@@ -92,7 +92,7 @@ def _do_move(context: Context, chore: dict[str, Any]) -> None:
         _remove(source, digest)
         return
     if os.path.lexists(target):
-        context.notify(f"{target} already exists and is not changed; {source} keeps its name")
+        context.notify(f"{source} was not renamed: {target} already exists")
     elif _digest(source) == digest:
         files.move(source, target)
     else:
@@ -107,7 +107,7 @@ def _do_write(context: Context, chore: dict[str, Any]) -> None:
     if os.path.lexists(target):
         return
     if data is None:
-        context.notify(f"{target} cannot be written: its content is not stored")
+        context.notify(f"{target} was not restored: its content is not stored")
         return
     files.create(target, data, mode=0o644)
     for torn in files.list_unfinished(target):
@@ -119,7 +119,7 @@ def _do_remove(context: Context, chore: dict[str, Any]) -> None:
 
 
 def _remove(path: str, digest: str) -> None:
-    """Remove a file if it still has this digest, durably: the operation is not repeated."""
+    """Remove a file durably if it still has this digest."""
     if _digest(path) == digest:
         os.unlink(path)
     files.sync_folder(os.path.dirname(path))
@@ -135,7 +135,7 @@ def _do_unlog(context: Context, chore: dict[str, Any]) -> None:
     path = chore["file"]
     binding = context.store.machine.bindings.owner(path)
     if binding:
-        # Edits by others are absorbed first, so that every later change is ours.
+        # Absorb edits of other programs first, so that only Forestay's change remains.
         SessionFiles.of(context).absorb(binding.session, finish=False)
     data = files.read_optional(path, LONGEST, follow=False)
     if data is None:
@@ -154,7 +154,7 @@ def _do_unlog(context: Context, chore: dict[str, Any]) -> None:
 
 
 def _remember(context: Context, binding: Binding, name: str, data: bytes, made: bytes) -> None:
-    """Store our own change as a rendering, so that it is not absorbed as an edit."""
+    """Record the written bytes as Forestay's own rendering, so that they are not absorbed."""
     bound = context.store.machine.bindings
     known = [rendering.digest for rendering in bound.renderings(binding).get(name, [])]
     if digest_of(data) in known:

@@ -2,7 +2,7 @@
 
 Gates come from the snapshot in the session, never from a file: later edits of a workflow do not
 change a running session. A gate judges the evidence as it was given; what is recorded is redacted.
-A refusal by a gate is recorded too: it is an attempt.
+A refusal by a gate is recorded too, as a failed attempt.
 
 Every move is decided again under the writer lock, so that two processes cannot both pass a phase.
 """
@@ -46,7 +46,7 @@ _ISSUE = 1_000
 class Outcome(Struct, frozen=True):
     """The result of a phase: the event, the phase, and the judgment of its gate.
 
-    `judgment` is None if the call repeated a key, or no gate was asked. `outputs` lists the
+    `judgment` is None if the call repeated a key, or no gate judged it. `outputs` lists the
     expected files of a passed phase and whether each was stored.
     """
 
@@ -60,7 +60,7 @@ class Outcome(Struct, frozen=True):
 
 
 class Asked(Struct, frozen=True):
-    """What a gate requires, the evidence there is, and whether that would pass.
+    """What a gate requires, the evidence so far, and whether that would pass.
 
     `done` is set for a phase that passed; `handed_in` is False where `phase done` does not apply.
     """
@@ -173,7 +173,7 @@ class Phases(Topic):
             return case.record(ev.CheckpointFailed, key, issue=case.judgment.issue[:_ISSUE])
         if case.gate is not None and not case.gate.override:
             raise Refused(
-                f"the gate of phase {number} allows no override",
+                f"phase {number} cannot be overridden: its gate does not allow it",
                 why=case.judgment.issue,
                 legal=[step.removeprefix("forestay ") for step in case.judgment.next_steps],
             )
@@ -281,11 +281,11 @@ def _describe(state: State, number: int, step: Step) -> PhaseInfo:
 
 
 def _require_phases(state: State) -> None:
-    """Refuse for an essay: its stages have their own gates."""
+    """Refuse a session without phases, and an essay, whose stages have their own gates."""
     moves.require_plan(state)
     if is_essay(state):
         raise Refused(
-            "the stages of an essay are approved by the user",
+            "an essay has no phases: the user approves its stages",
             legal=[f"essay approve {gate}" for gate in ("G1", "G2", "G3-Final", "G5")],
             session=state.core.session,
         )

@@ -1,6 +1,6 @@
 """Read praxis workflow definitions: a folder with `metadata.json` and a gate file per phase.
 
-    metadata.json                        the phases and their tasks; `total_phases` may be "dynamic"
+    metadata.json                        the phases and their tasks; `total_phases` can be "dynamic"
     phases/N/gate-definition.yaml        the evidence required for phase N; optional
 
 Their validators and rules are Python. They are shown to users (`Gate.opaque`) and never evaluated.
@@ -127,7 +127,7 @@ class _Reader:
         found = self.document(METADATA, "json")
         if found is None:
             if not self.findings:
-                self.note("missing-file", "there is no such file", METADATA)
+                self.note("missing-file", "the file is missing", METADATA)
             return None
         values = found.value
         base = self.base(values)
@@ -150,7 +150,7 @@ class _Reader:
         )
 
     def name(self, values: Mapping[str, Any]) -> str:
-        # A workflow is found by its folder name; the type inside may differ.
+        # A workflow is found by its folder's name; workflow_type inside the file can differ.
         for given in (os.path.basename(os.path.abspath(self.folder)), values.get("workflow_type")):
             try:
                 return clean_id(given or "", "workflow_type")
@@ -160,7 +160,7 @@ class _Reader:
         return ""
 
     def base(self, values: Mapping[str, Any]) -> int:
-        # A folder without phase folders does not show which is the first.
+        # Without phase folders, the metadata decides whether the first phase is 0 or 1.
         has_phases = os.path.isdir(os.path.join(self.folder, "phases"))
         return starting_phase(values, self.folder if has_phases else None)
 
@@ -173,7 +173,7 @@ class _Reader:
         if total is None:
             return len(named)
         if not is_count(total) or total > MOST_PHASES:
-            self.note("bad-total", "total_phases is a number or dynamic", METADATA)
+            self.note("bad-total", 'total_phases must be a number or "dynamic"', METADATA)
             return None
         if len(named) != total and pattern is None:
             message = f"total_phases is {total}, and {len(named)} phases are listed"
@@ -195,14 +195,14 @@ class _Reader:
         """Return each phase, and whether it is a pattern for phases that are not known yet."""
         listed = values.get("phases")
         if not isinstance(listed, list) or len(listed) > MOST_PHASES:
-            self.note("wrong-type", "phases is a list of phases", METADATA)
+            self.note("wrong-type", "phases must be a list", METADATA)
             return []
         made: list[tuple[Phase, bool]] = []
         for at, each in enumerate(listed):
             line = found.line(("phases", at))
             number, is_pattern = _number(each)
             if number is None:
-                self.note("bad-number", "a phase has a phase_number", METADATA, line)
+                self.note("bad-number", "a phase must have a phase_number", METADATA, line)
             elif any(number == phase.number for phase, _ in made):
                 self.note("duplicate-number", f"phase {number} is listed twice", METADATA, line)
             else:

@@ -1,6 +1,6 @@
 """Proofs: run a command, record its result, and check whether the result still holds.
 
-A *proof* has a name (a field of a gate, or its topic) and may belong to a step; a new proof of the
+A *proof* has a name (a field of a gate, or its topic) and can belong to a step; a new proof of the
 same name replaces the old one. Its *inputs* are files named by patterns (see `input_digests`). It
 is *stale* if they have changed since the command started, which is computed when needed and never
 stored. A proof without inputs cannot become stale.
@@ -118,7 +118,7 @@ class ProofInfo(Value):
 
     @property
     def holds(self) -> bool:
-        """Whether a gate may rely on it."""
+        """Whether a gate can rely on it: it passed, and is not known to be stale."""
         return self.passed and self.stale is False
 
 
@@ -177,7 +177,7 @@ class Proofs(Topic):
         process runs it under the same key, the call waits for a while, then raises `Busy`.
         """
         if not argv or not argv[0]:
-            raise InvalidInput("no command is named", hint="forestay prove -- make lint")
+            raise InvalidInput("there is no command to run", hint="forestay prove -- make lint")
         _require_timeout(timeout)
         if sum(len(word.encode()) + 3 for word in (*argv, *inputs)) > MAX_COMMAND:
             raise InvalidInput(
@@ -205,9 +205,9 @@ class Proofs(Topic):
     def run_again(
         self, *, all: bool = False, timeout: float | None = None, sink: Sink | None = None
     ) -> Iterator[Rerun]:
-        """Run stale and failed proofs again, or `all`, each when its result is asked for.
+        """Run stale and failed proofs again, or `all`; each runs when the iterator reaches it.
 
-        Proofs that cannot be run again are refused after all others have run.
+        If a proof cannot be run again, `Refused` is raised after all others have run.
         """
         _require_timeout(timeout)
         found = [(one.row, _describe(one)) for one in standings(self._recorder)]
@@ -234,8 +234,8 @@ class Proofs(Topic):
 
 def _require_timeout(timeout: float | None) -> None:
     if timeout is not None and not 0 < timeout <= MAX_TIMEOUT:
-        why = f"it is seconds, above 0 and at most {MAX_TIMEOUT:,}"
-        raise InvalidInput(f"the timeout cannot be {timeout:g}", why=why)
+        why = f"it must be above 0 and at most {MAX_TIMEOUT:,}"
+        raise InvalidInput(f"the timeout cannot be {timeout:g} seconds", why=why)
 
 
 def _step(state: State, phase: str) -> str:
@@ -272,7 +272,7 @@ def _hold_key(session: Recorder, what: Wanted, key: str) -> Iterator[None]:
         ) from None
     try:
         yield
-        # Not after a failure: a waiting process would hold a lock that no other process sees.
+        # Not after a failure: a waiting process would then lock a file that others no longer see.
         files.remove(path)
     finally:
         lock.__exit__()
@@ -284,7 +284,7 @@ def _prove(
     """Run a command and record how it ended, unless its key was used before."""
     context = session.context
     names = context.journal.find_secrets(shlex.join(what.argv))
-    # The event as far as it is known before the command runs, redacted.
+    # The redacted event, with what is known before the command runs.
     probe = EvidenceObserved(
         proof=what.proof,
         argv=_kept(session, what.argv),
@@ -413,9 +413,9 @@ def _standing(session: Recorder, row: Proof) -> Standing:
 
 
 def glance(session: Recorder, state: State) -> dict[str, str]:
-    """Return the status of proofs by id, from a check that is bounded in time.
+    """Return the status of proofs by id, from a check that is limited in time.
 
-    The newest are checked first, and only files that existed; `standings` finds new ones.
+    The newest proofs are checked first. New files are not searched for; `standings` does that.
     """
     context = session.context
     most, deadline = context.settings.drift_files, context.settings.drift_ms

@@ -91,12 +91,14 @@ class Kept(Struct, frozen=True):
 
 
 class Revisit(Topic):
-    """Going back to an earlier step, with the versions of its files."""
+    """Go back to an earlier step, with the versions of its files."""
 
     def preview(self, step: str, *, impact: Impact | None = None) -> Look:
         """Return what going back to a step would do to the work after it. Changes nothing."""
         if impact and impact not in IMPACTS:
-            raise InvalidInput(f"the impact cannot be {impact}", why=f"one of {', '.join(IMPACTS)}")
+            raise InvalidInput(
+                f"the impact cannot be {impact}", why=f"it is one of {', '.join(IMPACTS)}"
+            )
         context, session = self._context, self._recorder.id
         with context.store.view(session) as view:
             known = _Known(self._recorder, read_state(context, session, view))
@@ -109,7 +111,7 @@ class Revisit(Topic):
     def apply(
         self, step: str, *, impact: Impact | None = None, because: str = "", key: str = ""
     ) -> Revisited:
-        """Go back to a step: versions of its files, statuses and log, all of it or nothing."""
+        """Go back to a step: save versions of its files and reset later steps, all or nothing."""
         context, session = self._context, self._recorder
         absorb_file_edits(context, session.id)
         found = self.preview(step, impact=impact)
@@ -205,7 +207,7 @@ class _Known:
             if row := self._state.step(id):
                 return row
         steps = [row.name for row in self._state.rows.select("step", limit=20)]
-        why = f"known: {', '.join(steps)}" if steps else "there are none yet"
+        why = f"the steps are {', '.join(steps)}" if steps else "there are no steps yet"
         raise Refused(f"there is no step {name}", why=why, hint="forestay task list")
 
     def assess(self, step: str, impact: str) -> Assessment:
@@ -328,7 +330,7 @@ class _Known:
         ]
 
     def forgotten(self, found: Assessment, gone: Iterable[str]) -> list[Body]:
-        """Return changes that clear attributes of files that no longer exist."""
+        """Return events that clear attributes which name files that no longer exist."""
         if not self._is_essay:
             return []
         at = fields.place_of(found.step)
@@ -371,7 +373,7 @@ def _put_back(known: _Known, body: ev.ArtifactVersioned, *, copied: bool) -> dic
     stem, dot = os.path.splitext(full)
     version = f"{stem}.v{body.version}{dot}"
     if copied:
-        # The version is a copy of stored content: the file was never moved.
+        # The version was written from stored content; the file itself was never moved.
         return {"op": "remove", "path": version, "digest": body.digest}
     return _move(version, full, body.digest)
 
@@ -382,10 +384,10 @@ def _last(session: Recorder) -> tuple[Event, list[Event]]:
         events = in_order(session.context.journal.events(view))
     gone = retracted(events)
     standing = [event for event in events if event.id not in gone]
-    # A revisit that was absorbed from a file moved no files of ours.
+    # Skip revisits absorbed from a session file: Forestay moved no files for them.
     found = [event for event in standing if _is_revisit(event.body) and not event.is_read]
     if not found:
-        raise Refused("nothing was revisited", hint="forestay revisit STEP")
+        raise Refused("there is no revisit to undo", hint="forestay revisit STEP")
     base = found[-1].id.partition("-")[0]
     batch = [event for event in standing if event.id.partition("-")[0] == base]
     _require_idle_since(standing, batch)
@@ -398,7 +400,7 @@ def _require_idle_since(standing: Sequence[Event], batch: Sequence[Event]) -> No
     work = [event for event in after if getattr(event.body, "step", "") in steps]
     if work:
         raise Refused(
-            "work continued after the revisit",
+            "the revisit cannot be undone: work continued after it",
             why=f"#{work[0].seq} {work[0].kind} is about {getattr(work[0].body, 'step', '')}",
             hint=f"undo that first: forestay undo {work[-1].seq}",
         )

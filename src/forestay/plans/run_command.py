@@ -32,7 +32,7 @@ GRACE = 5.0
 _CHUNK = 1 << 16
 _LINGER = 0.2
 _HEARD = 1.0
-"""How long the output of a process left running is read, in seconds."""
+"""Seconds for which the output of a background process is still read after the command ended."""
 _LOOK = 0.25
 _GLANCE = 0.01
 
@@ -102,7 +102,7 @@ def _start_process(
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             bufsize=0,
-            # Also without a terminal: a program that would ask a question fails instead of waiting.
+            # Without a terminal, a program that would ask a question fails instead of waiting.
             start_new_session=True,
         )
     except (OSError, ValueError) as error:
@@ -113,7 +113,7 @@ _GUARD = 'read -r _; kill -s TERM -- "-$1" || exit; sleep "$2"; kill -s KILL -- 
 
 
 def _guard(group: int, grace: float) -> subprocess.Popen[bytes] | None:
-    """Start a shell that outlives this process; without one the command runs unguarded."""
+    """Start the guard, a shell that outlives this process; None if it cannot be started."""
     try:
         return subprocess.Popen(
             ["/bin/sh", "-c", _GUARD, "sh", str(group), str(max(1, round(grace)))],
@@ -129,7 +129,7 @@ def _guard(group: int, grace: float) -> subprocess.Popen[bytes] | None:
 
 def _end_guard(guard: subprocess.Popen[bytes] | None) -> None:
     if guard is not None and guard.stdin is not None:
-        # Killed before the pipe closes, which it would take for the death of this process.
+        # Kill the guard before its pipe closes: it would take that for the death of this process.
         guard.kill()
         guard.wait()
         guard.stdin.close()
@@ -212,7 +212,7 @@ class _Watch:
             while self._child.poll() is None:
                 self._handle_signals()
                 if selector.select(self._wait_time(silent)) and not self._read(fd):
-                    # Its output is closed; it may still be running.
+                    # The command closed its output but can still be running.
                     selector.unregister(fd)
                     silent = True
             ends = self._clock.monotonic() + _HEARD
@@ -256,7 +256,7 @@ class _Watch:
             self._ends, self.timed_out, self._kills = None, True, now + self._grace
             self._signal(signal.SIGTERM)
         while self._obeyed < len(self._orders.received):
-            # A second signal means that the user does not want to wait.
+            # A second signal shows that the user does not want to wait.
             number = signal.SIGKILL if self._obeyed else self._orders.received[0]
             self._obeyed += 1
             self._kills = now + self._grace

@@ -46,7 +46,7 @@ class Checked(Struct, frozen=True):
 
 
 class Listed(Struct, frozen=True):
-    """An available workflow. `error` says why it cannot be used; `phases` is None if dynamic."""
+    """An available workflow. `error` is why it cannot be used; `phases` is None if dynamic."""
 
     name: str
     source: str
@@ -95,7 +95,7 @@ def check(path: str, project_root: str = "") -> Checked:
 
 
 def available(project_root: str) -> list[Listed]:
-    """List the workflows of a project; of two with the same name, the one that is used."""
+    """List the workflows of a project; of two with the same name, only the one that is used."""
     found: dict[str, Listed] = {}
     for name, path in _all(project_root):
         if name not in found:
@@ -190,7 +190,7 @@ def _require_inside(path: str, root: str) -> None:
     if not os.path.realpath(path).startswith(os.path.realpath(root) + os.sep):
         why = "a link leads out of the project"
         hint = "name the file itself, or copy it into the project"
-        raise InvalidInput(f"{path} is not read", why=why, hint=hint, file=path)
+        raise InvalidInput(f"{path} was not read", why=why, hint=hint, file=path)
 
 
 # -- errors ------------------------------------------------------------------------------------
@@ -218,7 +218,7 @@ def _unknown(name: str, root: str) -> ForestayError:
     known = [name for name, _ in _all(root)]
     near = difflib.get_close_matches(name, known, 1)
     if os.path.exists(name):
-        hint = f"if the file is meant: ./{name}"
+        hint = f"to use the file of this name: ./{name}"
     else:
         hint = f"did you mean {near[0]}?" if near else _SEE
     return InvalidInput(f"there is no workflow {name}", hint=hint)
@@ -237,7 +237,7 @@ def new(name: str, project_root: str, *, origin: str = "") -> str:
     path = os.path.join(folder, f"{name}.yaml")
     taken = [each for each in _places(name, project_root)[:-2] if os.path.lexists(each)]
     if taken:
-        hint = f"change it, or choose another name; it is {taken[0]}"
+        hint = f"edit {taken[0]}, or choose another name"
         raise InvalidInput(f"there is a workflow {name} already", hint=hint, file=taken[0])
     data = _copied(name, origin, project_root) if origin else _example(name)
     _require_inside(folder, project_root)

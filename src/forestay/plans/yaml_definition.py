@@ -14,8 +14,8 @@
       - Ship it                      # a phase without a gate
 
 Only this module knows the short forms. Problems are `Finding`s with line numbers; a definition
-with an error is not used. `workflows/workflow-v1.json` is the same as a JSON Schema, as far as a
-schema can express it.
+with an error is not used. `workflows/workflow-v1.json` has the same rules as JSON Schema, as far
+as a schema can express them.
 """
 
 from __future__ import annotations
@@ -104,7 +104,7 @@ class _Reader:
     def note(self, code: str, message: str, path: Path, severity: str = ERROR) -> None:
         self.is_faulty |= severity == ERROR
         if len(self.findings) >= MOST_FINDINGS:
-            return  # finding a line takes time, and enough findings are listed
+            return  # there are enough findings, and finding their lines takes time
         where = ".".join(str(part + 1) if isinstance(part, int) else part for part in path)
         line = self.document.line(path)
         self.findings.append(
@@ -137,7 +137,7 @@ class _Reader:
     def text(self, value: Any, path: Path, what: str, *, limit: int = LINE) -> str:
         """Return a text; one line unless the limit allows more."""
         if not isinstance(value, str):
-            self.note("wrong-type", f"{what} is a text, not {_kind(value)}; put quotes", path)
+            self.note("wrong-type", f"{what} is a text, not {_kind(value)}; put it in quotes", path)
             return ""
         return self.clean(lambda: clean_input(value, what, limit=limit, lines=limit > LINE), path)
 
@@ -222,7 +222,7 @@ class _Reader:
         values = self.keyed(value, ("expiry",), "expiry")
         pause, abandon = (self.hours(values.get(key), ("expiry", key)) for key in KEYS["expiry"])
         if pause and abandon and abandon <= pause:
-            self.note("contradiction", "abandon comes after pause", ("expiry", "abandon"))
+            self.note("contradiction", "abandon must be longer than pause", ("expiry", "abandon"))
         return Expiry(pause_hours=pause, abandon_hours=abandon)
 
     def hours(self, value: Any, path: Path) -> float | None:
@@ -261,7 +261,7 @@ class _Reader:
 
     def named(self, values: dict[str, Any], path: Path, what: str) -> str:
         if "name" not in values:
-            self.note("missing-key", f"a {what} has a name", path)
+            self.note("missing-key", f"a {what} must have a name", path)
             return ""
         return self.text(values["name"], (*path, "name"), f"the name of a {what}")
 
@@ -278,7 +278,7 @@ class _Reader:
         if _RESERVED.fullmatch(id):
             self.note("bad-id", f"{id} is reserved for phases and tasks without an id", path)
         if id and id in self.tasks:
-            self.note("duplicate-id", f"the id {id} is taken already", path)
+            self.note("duplicate-id", f"two tasks have the id {id}", path)
         self.tasks.add(id)
         return id
 
@@ -401,7 +401,7 @@ class _Reader:
             here = (*path, at)
             values = {"check": each} if isinstance(each, str) else self.keyed(each, here, "rule")
             if "check" not in values:
-                self.note("missing-key", "a rule has a check", here)
+                self.note("missing-key", "a rule must have a check", here)
                 continue
             check = self.text(values["check"], here, "a rule", limit=1_000)
             try:
@@ -423,7 +423,7 @@ def _kind(value: Any) -> str:
 
 
 def _suggest(word: str, known: Collection[str], otherwise: str = "") -> str:
-    """Return a hint at the known word that is most like a wrong one."""
+    """Return a hint naming the known word that is most like a wrong one."""
     near = difflib.get_close_matches(word, known, 1)
     return f"; {near[0]}?" if near else otherwise
 

@@ -248,5 +248,5 @@ def test_missing_folder_and_agent_without_transcripts_are_refused(
 ) -> None:
     with pytest.raises(InvalidInput, match="no file or folder"):
         import_from(stay, tmp_path / "nowhere")
-    with pytest.raises(InvalidInput, match="cannot be read"):
+    with pytest.raises(InvalidInput, match="are not supported"):
         import_from(stay, tmp_path, "cursor")

@@ -455,7 +455,7 @@ def test_transcripts_are_found_in_the_folder_of_each_agent() -> None:
     assert folder("claude-code", "/home/u", {}) == "/home/u/.claude/projects"
     assert folder("codex", "/home/u", {"CODEX_HOME": "/c"}) == "/c/sessions"
     assert folder("gemini", "/home/u", {}) == "/home/u/.gemini/tmp"
-    with pytest.raises(InvalidInput, match="cannot be read"):
+    with pytest.raises(InvalidInput, match="are not supported"):
         folder("cursor", "/home/u", {})
 
 

@@ -950,7 +950,7 @@ def test_session_is_not_paused_if_its_work_cannot_be_saved(cli: Cli, project: Pa
     "given, printed",
     [
         (["stage-4-draft.md=new", "stage-4-draft.md=newer"], "is named twice"),
-        (["stage-4-draft.v1.md=new"], "no older version"),
+        (["stage-4-draft.v1.md=new"], "not an older version"),
     ],
 )
 def test_unfinished_work_named_twice_or_as_an_older_version_is_refused(

@@ -558,7 +558,9 @@ def test_a_missing_final_essay_is_reported(essay: Essay) -> None:
 @pytest.mark.req("X3-2")
 def test_no_other_method_passes_a_gate(essay: Essay) -> None:
     session = essay.session
-    refused(session, lambda: session.phases.done(1, {"approved": True}), "approved by the user")
+    refused(
+        session, lambda: session.phases.done(1, {"approved": True}), "the user approves its stages"
+    )
     refused(session, lambda: session.tasks.done("stage-1"), "by passing its checkpoint")
     error = refused(session, lambda: session.complete(), "the plan is at stage 1 of 4")
     assert error.legal[0] == "essay approve G1"

@@ -56,7 +56,7 @@ NO_PROMPT = "(no prompt yet)"
 
 _REPEAT_MS = 10_000
 _KNOWN_FILES = 200
-_UNKNOWN = "not there"
+_UNKNOWN = "not found"
 _AGENT_ENDS = (ev.AgentFinished, ev.AgentFailed, ev.AgentTimedOut)
 """Events that end a sub-agent. Some agents report them only in the answer to its first call."""
 
@@ -388,7 +388,7 @@ class RunRecorder:
         return (str(rows[0]["status"]), str(rows[0]["goal"])) if rows else (_UNKNOWN, "")
 
     def _is_recorded(self, key: str) -> bool:
-        """Whether an event with this key is already in the session."""
+        """Return whether an event with this key is already in the session."""
         with self._context.store.view(self.run.session) as view:
             return view.find(derived_id(self.run.session.lower(), key)) is not None
 
@@ -414,7 +414,7 @@ class RunRecorder:
             return TreeRecord(folder, inode, project) if project else None
 
     def _storable(self, body: Body) -> list[Body]:
-        """Prepare a body: relative paths, long texts as blobs; return none if it is refused."""
+        """Return a body ready to record (relative paths, long texts as blobs); [] if refused."""
         journal = self._context.journal
         try:
             if isinstance(body, ev.FileChanged):
@@ -443,7 +443,7 @@ class RunRecorder:
             return self._known_folder()[3] or self.run.folder or os.sep
 
     def scan_now(self, received: Received, since: int) -> None:
-        """Scan before the run ends, so that the changes are recorded before its end."""
+        """Scan for changed files now and record them, because the run is about to end."""
         self._flush()
         self.scan(received, since)
         self.shell = None

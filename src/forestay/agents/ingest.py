@@ -257,7 +257,7 @@ class _Ingestion:
 
 @contextmanager
 def _without_gc() -> Iterator[None]:
-    """Switch garbage collection off: many objects are made, none of them in cycles."""
+    """Switch garbage collection off meanwhile: many objects are made, none of them in cycles."""
     was = gc.isenabled()
     gc.disable()
     try:

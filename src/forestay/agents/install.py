@@ -359,7 +359,7 @@ def _add_toml(
 
 
 def _is_run(name: str, scope: str) -> bool:
-    """Whether the agent's command is used: Claude Code rewrites its server list constantly."""
+    """Return whether the agent's own command edits its settings, which it rewrites constantly."""
     return name == "claude-code" and scope == USER
 
 
@@ -374,12 +374,12 @@ def _claude_server(path: str) -> list[str] | None:
 
 
 def is_ours(key: str, value: object) -> bool:
-    """Whether Forestay added this entry of a settings file."""
+    """Return whether Forestay added this entry of a settings file."""
     return f"/{SCRIPT}" in json.dumps(value, ensure_ascii=False)
 
 
 def _is_our_server(key: str, value: object) -> bool:
-    """Whether a server runs Forestay: the user can have another one of the same name."""
+    """Return whether a server runs Forestay: the user can have another one of the same name."""
     return key == SERVER and '"mcp"]' in json.dumps(value) and "forestay" in json.dumps(value)
 
 
@@ -457,7 +457,7 @@ def _splice(texts: Texts, path: str, place: list[str], item: object, key: str = 
 
 
 def _append_text(texts: Texts, path: str, text: str) -> None:
-    """Append a text to a file, after an empty line."""
+    """Append a text to the planned content of a file, after an empty line."""
     before, now, made = _text_of(texts, path)
     texts[path] = (before, f"{now}\n{text}" if now else text, made)
 

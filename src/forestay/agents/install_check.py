@@ -40,8 +40,8 @@ def _about_agents(places: Places) -> Iterator[Finding]:
         what = f"{agent.title}: installed for {where}"
         if agent.hooks:
             what += f", {len(agent.events)} hooks{cost}"
-        way_out = f"to remove it: forestay uninstall {_words(plan)}"
-        yield Finding("agent-installed", "info", what, fix=way_out)
+        removal = f"to remove it: forestay uninstall {_words(plan)}"
+        yield Finding("agent-installed", "info", what, fix=removal)
         yield from _outdated(plan, places)
         for reason in _reasons(plan.agent, places):
             what = f"{agent.title} will not run the hooks of Forestay"
@@ -145,12 +145,12 @@ def _codex_reasons(places: Places) -> Iterator[str]:
     path = place.path(USER, places.variables, places.user_home, places.root)
     data = files.read_optional(path, _LARGEST) or b""
     try:
-        problems = tomllib.loads(data.decode("utf-8", "replace"))
+        config = tomllib.loads(data.decode("utf-8", "replace"))
     except tomllib.TOMLDecodeError:
         return
-    if problems.get("features", {}).get("hooks") is False:
+    if config.get("features", {}).get("hooks") is False:
         yield f"{path} has hooks = false under [features]"
-    state = problems.get("hooks", {}).get("state", {})
+    state = config.get("hooks", {}).get("state", {})
     trusted = " ".join(state) if isinstance(state, dict) else ""
     names = (re.sub(r"(?<!^)(?=[A-Z])", "_", event).lower() for event in AGENTS["codex"].events)
     if missing := sum(f"hooks.json:{name}:" not in trusted for name in names):

@@ -156,7 +156,7 @@ def _inside(text: str, at: int, depth: int) -> tuple[list[Part], int]:
             colon = _skip(text, match.end()) if match else at
             if match is None or not text.startswith(":", colon):
                 raise Unsplicable(_where(text, at))
-            key, at = str(_said(match.group(), text, at)), _skip(text, colon + 1)
+            key, at = str(_parse_json(match.group(), text, at)), _skip(text, colon + 1)
         end = _end(text, at, depth + 1)
         parts.append(Part(key, begin, at, end))
         at = _skip(text, end)
@@ -197,10 +197,10 @@ def _value(text: str, part: Part) -> Any:
             plain.append(piece)
         at += len(piece)
     whole = re.sub(r'("(?:[^"\\]|\\.)*")|,(?=[}\]])', r"\1", "".join(plain))
-    return _said(whole, text, part.start)
+    return _parse_json(whole, text, part.start)
 
 
-def _said(piece: str, text: str, at: int) -> Any:
+def _parse_json(piece: str, text: str, at: int) -> Any:
     try:
         return json.loads(piece)
     except ValueError:

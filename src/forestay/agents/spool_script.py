@@ -58,7 +58,7 @@ def probe_sync() -> str:
 
 
 def _syncs(folder: str, file: str) -> bool:
-    """Whether `sync` accepts paths. Older versions ignore them, even one that does not exist."""
+    """Return whether `sync` accepts paths; older versions ignore them, even missing ones."""
     with open(file, "wb"):
         pass
     sync = _tool("sync")

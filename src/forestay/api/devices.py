@@ -52,13 +52,16 @@ class Devices(HomeTopic):
         )
 
     def add(self, *, confirm: str = "", new_key: bool = False) -> Asking | DeviceChange:
-        """Request to join the device group, by a code; once approved, `confirm` its fingerprint."""
+        """Return a code that asks to join the device group; once approved, `confirm` joins it.
+
+        `confirm` is the fingerprint of the device group. `new_key` creates another key first.
+        """
         if confirm:
             return _change(keychain.confirm(self._context, confirm))
         return keychain.ask(self._context, new_key=new_key)
 
     def approve(self, code: str) -> DeviceChange:
-        """Admit the device that shows this code; compare its fingerprint first."""
+        """Admit the device that shows this code; the user must compare its fingerprint first."""
         return _change(keychain.approve(self._context, read_device_code(code)))
 
     def revoke(self, which: str) -> DeviceChange:
@@ -150,7 +153,7 @@ class Shares(HomeTopic):
     def add(
         self, session: str, person: str, *, mode: ShareMode | None = None, email: str = ""
     ) -> SharingInfo:
-        """Allow the person of a key to read a session, or to `continue` it, on every remote.
+        """Allow the person with this key to read a session, or to `continue` it, on every remote.
 
         Compare the fingerprint of their key with them first.
         """

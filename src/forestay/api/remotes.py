@@ -87,7 +87,7 @@ class Remotes(HomeTopic):
     def sync(
         self, remote: str = "", *, sessions: Sequence[str] = (), on_bytes: OnBytes | None = None
     ) -> Reports:
-        """Pull, then push."""
+        """Pull from a remote, or from all of them, then push; see `pull` and `push`."""
         options = SyncOptions(sessions=sessions)
         return visit_all(self._context, remote, options, on_bytes=on_bytes)
 

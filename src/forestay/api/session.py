@@ -161,7 +161,7 @@ class Session:
         )
 
     def undo(self, event: str | int | None = None, *, because: str = "", key: str = "") -> Event:
-        """Retract the last record, or that of the event named; undoing the undo restores it."""
+        """Withdraw the last record, or a given event; undoing the undo restores it."""
         if event == "":
             raise InvalidInput("the event to undo is empty", why="perhaps a variable is empty")
         from forestay.journal.history import undo_targets  # start-up

@@ -142,7 +142,7 @@ class BudgetFiller:
         return max(cost(self.form.heading(topic, 0)), self._opening(topic) + entry)
 
     def buy(self, topic: Section, share: float) -> None:
-        """Buy entries of a section: its floor, and more for a share of what is left."""
+        """Spend tokens on entries of a section: its floor, then up to a share of the rest."""
         allowance = int(self._left * share)
         bought = self._bought.setdefault(topic.name, [])
         self._owed.pop(topic.name, None)

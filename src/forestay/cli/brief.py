@@ -84,7 +84,7 @@ def run_resume(options: Namespace, stay: Forestay, screen: Screen) -> int:
     # The user must decide what to do about contradictions between an essay and its files.
     for fault in wrong:
         screen.line(("error    ", "red"), fault)
-    choices = "".join(f"\n  {word}: {meaning}" for word, meaning in _CHOICES.items())
+    choices = "".join(f"\n  {word}: {description}" for word, description in _CHOICES.items())
     screen.block(_PROCEED + choices)
     return UNSETTLED
 
@@ -294,12 +294,12 @@ def _highlight(line: str) -> list[Part]:
 def _warn(brief: Briefing, screen: Screen, *, strict: bool) -> int:
     """Explain an exit code other than 0 on the error stream; return the code."""
     code = exit_code(brief, strict=strict)
-    meaning = {
+    warnings = {
         DAMAGED: "this session is damaged; do not rely on it: forestay verify",
         UNSETTLED: "not everything is settled; check it before you continue (exit 7)",
     }
     if code:
-        screen.warn(("attention: ", "yellow"), screen.as_typed(meaning[code]))
+        screen.warn(("attention: ", "yellow"), screen.as_typed(warnings[code]))
     unknown = [item.id for item in brief.items if item.section == "unknown"]
     if code == UNSETTLED and any(id != "interrupted" for id in unknown):
         line = "  when you know how it ended: forestay agent done|fail|retry ID"

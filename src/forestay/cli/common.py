@@ -236,7 +236,7 @@ def warn_finished(session: Session, screen: Screen) -> None:
 
 
 def warn_others(others: list[dict[str, Any]], screen: Screen) -> None:
-    """Name the other processes that work on the session."""
+    """Warn that other processes work on the session, and name them."""
     if others:
         names = ", ".join(f"{one['name']} (pid {one['pid']})" for one in others)
         screen.warn(("also working on this session: ", "yellow"), names)

@@ -50,7 +50,7 @@ def _describe_artifact(body: Any) -> str:
 
 
 def _write_artifact(options: Namespace, session: Session, screen: Screen) -> bool:
-    """With --to, write the saved content of a file instead of saving it."""
+    """Write the saved content of an artifact to a file, if --to is given; return whether it is."""
     if not options.to:
         return False
     to = os.path.abspath(options.to)

@@ -106,7 +106,7 @@ def _report_pause(session: Session, event: Event, screen: Screen) -> None:
 
 
 def _report_complete(session: Session, event: Event, screen: Screen) -> None:
-    """Confirm, and name the tasks and agents that are still open."""
+    """Print that the session is completed, and name its open tasks and agents."""
     units: dict[str, list[Any]] = {"tasks": session.tasks.list(), "agents": session.agents.list()}
     left = {word: [unit.id for unit in found if unit.is_open] for word, found in units.items()}
     named = [(plural(len(ids), word[:-1]), ids) for word, ids in left.items() if ids]

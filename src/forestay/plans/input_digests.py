@@ -245,7 +245,7 @@ def _walked(starts: Sequence[str], root: str) -> Iterator[str]:
 
 
 def _within(start: str, root: str) -> bool:
-    """Whether a path contains no link that leads out of the project."""
+    """Return whether a path contains no link that leads out of the project."""
     try:
         workspace_tree.absolute(os.path.dirname(start) or ".", root)
     except ForestayError:

@@ -375,7 +375,7 @@ class _Case:
             )
 
     def _is_proven(self) -> bool:
-        """Whether all required evidence was observed and none of it claimed."""
+        """Return whether all required evidence was observed and none of it claimed."""
         required = [f.name for f in self.gate.fields if f.required] if self.gate else []
         fresh = {name for name, held in self.observed.items() if held and name not in self.stale}
         return bool(required) and fresh.issuperset(required)

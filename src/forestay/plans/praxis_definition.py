@@ -50,7 +50,7 @@ _LINE, _TEXT = 200, 4_000
 
 
 def is_folder(path: str) -> bool:
-    """Whether a folder contains a praxis definition."""
+    """Return whether a folder contains a praxis definition."""
     return os.path.isfile(os.path.join(path, METADATA))
 
 

@@ -257,7 +257,7 @@ def _named(argv: Sequence[str]) -> str:
 
 @contextmanager
 def _hold_key(session: Recorder, what: Wanted, key: str) -> Iterator[None]:
-    """Hold the lock of a key while its command runs."""
+    """Hold the lock of a key while its command runs; raise `Busy` if another process has it."""
     context = session.context
     path = os.path.join(context.store.home, _LOCKS, derived_id(session.id.lower(), key))
     files.make_private_dir(os.path.dirname(path))

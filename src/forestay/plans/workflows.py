@@ -85,7 +85,7 @@ def look(name_or_path: str, project_root: str) -> Checked:
 
 
 def is_path(text: str) -> bool:
-    """Whether a text is a path rather than the name of a workflow."""
+    """Return whether a text is a path rather than the name of a workflow."""
     return "/" in text or os.sep in text or text.endswith(ENDINGS) or text in (".", "..")
 
 

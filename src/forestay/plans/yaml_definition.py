@@ -429,7 +429,7 @@ def _suggest(word: str, known: Collection[str], otherwise: str = "") -> str:
 
 
 def is_inside(path: str) -> bool:
-    """Whether a path stays inside the project."""
+    """Return whether a path stays inside the project."""
     return not os.path.isabs(path) and "\\" not in path and ".." not in path.split("/")
 
 

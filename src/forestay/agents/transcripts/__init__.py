@@ -1,4 +1,4 @@
-"""Conversations as agents saved them. One reader per agent; `find` looks for the files.
+"""Read the transcripts that agents save of their conversations, with one reader per agent.
 
 Main modules: `find`, `claude`, `codex`.
 """

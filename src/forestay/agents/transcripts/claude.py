@@ -30,11 +30,14 @@ _QUIET = frozenset(
     worktree-state marble-origami-commit permission-mode content-replacement
     """.split()
 )
-"""Records about the program itself, and those that repeat others."""
+"""Types of records that are skipped: about the program itself, or repeating other records."""
 
 
 class ClaudeReader(Reader):
-    """`agents` maps calls to the sub-agents they started; small files next to it say so."""
+    """Parses transcripts of Claude Code.
+
+    `agents` maps calls to the sub-agents they started, read from small files next to it.
+    """
 
     agent = "claude-code"
 
@@ -80,7 +83,7 @@ class ClaudeReader(Reader):
             yield self.make_event("prompt", at, key=key, bodies=parse_prompt(content))
 
     def _attached(self, attached: Record, record: Record, at: int) -> Iterator[HookEvent]:
-        """Return a prompt that was queued while the agent was working."""
+        """Yield a prompt that was queued while the agent was working."""
         content = text_in(attached, "prompt", _LONG)
         if attached.get("type") == "queued_command" and content.strip() and not self._who(record):
             yield self.make_event(
@@ -104,7 +107,7 @@ class ClaudeReader(Reader):
         content = "\n".join(texts(message.get("content"))).strip()
         key = name_in(record, "uuid")
         if by:
-            return  # its last message is the answer to the call that started it
+            return  # a sub-agent's last message is also the answer to the call that started it
         if record.get("isApiErrorMessage") is True:
             raised = ev.ErrorRaised(message=content or "the model did not answer")
             yield self.make_event("failure", at, key=key, bodies=(raised,))

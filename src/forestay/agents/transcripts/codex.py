@@ -124,13 +124,13 @@ class CodexReader(Reader):
         yield from self.answer(id, at, **_outcome(reported, code, duration))
 
     def _ran(self, payload: Record, at: int) -> Iterator[HookEvent]:
-        """Return the end of a command, which is a record besides its answer."""
+        """Yield the end of a command, which is another record than its answer."""
         if len(self._ends) < _MOST_ENDS and (end := _end(payload)) is not None:
             self._ends[end[0]] = end[1:]
         yield from ()
 
     def effects_of(self, id: str, call: Call) -> Effects:
-        """Return the effects of a call; the sub-agent it names has its own rollout."""
+        """Return the effects of a call; a sub-agent that it starts has its own rollout."""
         if call.tool not in SENDS or call.error is not None:
             return parse_call(call)
         reported = _parsed(words(call.response))
@@ -195,7 +195,7 @@ def _parent(meta: Record) -> str:
 
 
 def _is_of_user(payload: Record) -> bool:
-    """Whether the user wrote a text; older versions mark only machine text."""
+    """Return whether the user wrote a text; older versions of Codex mark only machine text."""
     about = object_in(payload, "internal_chat_message_metadata_passthrough")
     kinds = about.get("content_item_kinds")
     if not isinstance(kinds, list):
@@ -211,7 +211,7 @@ def _parsed(reported: str) -> object:
 
 
 def _plain(given: object) -> object:
-    """Return the words of a command without the shell that runs it."""
+    """Return a command without the shell around it: `pytest -q` for `bash -lc "pytest -q"`."""
     if isinstance(given, dict) and isinstance(given.get("command"), list):
         words = [word for word in given["command"] if isinstance(word, str)]
         if len(words) == 3 and _SHELL.match(words[0]) and words[1] in ("-lc", "-c"):

@@ -85,8 +85,8 @@ class Transcript(Struct):
 def folder(agent: str, user_home: str, variables: dict[str, str]) -> str:
     """Return the folder where an agent saves its transcripts."""
     if agent not in SOURCES:
-        why = f"supported: {', '.join(SOURCES)}"
-        raise InvalidInput(f"transcripts of {agent[:40]!r} cannot be read", why=why)
+        why = f"supported agents: {', '.join(SOURCES)}"
+        raise InvalidInput(f"transcripts of {agent[:40]!r} are not supported", why=why)
     source = SOURCES[agent]
     moved = variables.get(source.variable, "")
     base = moved if os.path.isabs(moved) else os.path.join(user_home, source.base)
@@ -153,7 +153,7 @@ def _identified(agent: str, path: str) -> Transcript | None:
 
 
 def _beforehand(agent: str, path: str) -> dict[str, str]:
-    """Return what the path of a transcript says about it."""
+    """Return the facts in the path of a transcript: its conversation and sub-agent."""
     here, name = os.path.split(path)
     stem = os.path.splitext(name)[0]
     if agent == "claude-code" and stem.startswith("agent-"):
@@ -176,7 +176,7 @@ def _project_root(place: str) -> str:
 def outcomes(path: str) -> dict[str, tuple[int, int | None]]:
     """Return exit code and milliseconds of the last commands in a Codex rollout, by call id.
 
-    Empty if it cannot be read: the commands are then recorded without an exit code.
+    Return {} if it cannot be read: the commands are then recorded without an exit code.
     """
     found: list[object] = []
     try:
@@ -243,7 +243,7 @@ def records(path: str, count_unknown: Callable[[str], None]) -> Iterator[object]
         try:
             yield decode(line)
         except _UNREADABLE:
-            if is_whole:  # else it is being written
+            if is_whole:  # otherwise the agent is still writing the line
                 count_unknown("not JSON")
 
 

@@ -1,4 +1,4 @@
-"""Chats of Gemini CLI: a record per line, repeated as it grows; older ones are one document."""
+"""Chats of Gemini CLI: a record per line, repeated when it grows; older ones are one document."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ class GeminiReader(Reader):
         return Effects(bodies=sent_and_back(call, self._sent, kind))
 
     def _is_new(self, id: str) -> bool:
-        """Whether an id is new; records are repeated as they grow."""
+        """Return whether an id was not read before: Gemini repeats a record when it grows."""
         if id in self._met:
             return False
         if len(self._met) >= _MOST_MET:

@@ -1,8 +1,8 @@
 """Base class of the transcript readers, one per agent.
 
 Every agent has its own records; in all of them a tool call and its answer are two records. Records
-are whatever another program wrote: irrelevant ones are skipped, unknown ones are counted, and
-nothing is refused.
+are written by another program: irrelevant ones are skipped, unknown ones are counted, and
+no record raises an error.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ class Reader:
     # -- calls ---------------------------------------------------------------------------------
 
     def call(self, id: str, tool: str, given: object, at: int) -> None:
-        """Remember a call until its answer; of very many calls the oldest is dropped."""
+        """Store a call until its answer is read; if there are very many, drop the oldest."""
         if len(self._calls) >= _MOST_CALLS:
             del self._calls[next(iter(self._calls))]
         self._calls[id] = Pending(tool, given, at)

@@ -190,7 +190,7 @@ class Throttling(Wrapper):
         self.calls += 1
         if self.refuses(self.calls):
             self.fired["throttled"] += 1
-            raise Unreachable(f"{self.address} asks for fewer requests")
+            raise Unreachable(f"{self.address} limits the rate of requests")
 
 
 class Full(Wrapper):

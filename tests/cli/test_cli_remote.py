@@ -229,7 +229,7 @@ def test_watch_reports_new_events_and_each_problem_once(
     assert reported.code == 130 and "Ctrl-C" in reported.out
     lines = [line for line in reported.out.splitlines() if "usb" in line]
     assert lines[0].endswith("1 event pushed") and lines[-1].endswith("nothing new"), "it is back"
-    assert len(lines) == 2 and " ".join(reported.err.split()).count("is not there now") == 1
+    assert len(lines) == 2 and " ".join(reported.err.split()).count("is not available") == 1
     assert reported.err.count("synced; next in 7 seconds") == 6
 
 
@@ -275,7 +275,7 @@ def test_remote_inside_the_home_is_refused(cli: Cli, tmp_path: Path) -> None:
     home = tmp_path / "own"
     for path in (home, home / "remote"):
         answer = cli("--home", str(home), "remote", "add", "own", f"folder:{path}")
-        assert answer.code == 2 and "would be lost with it" in answer.err
+        assert answer.code == 2 and "are lost together" in answer.err
     assert not (home / "remote").exists()
     cli.ok("--home", str(home), "remote", "add", "own", f"folder:{home}-remote")
 

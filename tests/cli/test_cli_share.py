@@ -96,7 +96,7 @@ def test_guest_who_erases_learns_that_others_still_have_their_events(
     "line, reported",
     [
         ("share add login --with fsp1abc --yes", "mistyped"),
-        ("share add login --with age1abc --yes", "no person key"),
+        ("share add login --with age1abc --yes", "not a person key"),
         ("share remove login nobody@example.org", "not shared with"),
     ],
 )

@@ -96,7 +96,7 @@ def test_everything_moves_there_and_back(home: Forestay, target: str) -> None:
     back = there.backups.move("sqlite:")
     assert back.copied == 2 and back.target == f"sqlite:{home.context.settings.home}"
     assert_all_is_there(home, after)
-    with pytest.raises(Refused, match="has moved to sqlite:"):
+    with pytest.raises(Refused, match="were moved to sqlite:"):
         reopened(home, target).list()
     home.close()
 
@@ -108,12 +108,12 @@ def test_moved_store_names_its_new_place_and_can_be_unsealed(
     assert running.current().id == "login"
     home.backups.move(elsewhere(tmp_path))
     for use in (home.list, home.current, home.doctor, home.verify, lambda: home.start("x")):
-        with pytest.raises(Refused, match=r"has moved to sqlite:.*elsewhere") as caught:
+        with pytest.raises(Refused, match=r"were moved to sqlite:.*elsewhere") as caught:
             use()
         assert caught.value.exit_code == 4 and "move --unseal" in caught.value.hint
     with pytest.raises(Outdated, match="nothing can be recorded here"):
         running.session("login").note("late")
-    with pytest.raises(Refused, match="has moved"):
+    with pytest.raises(Refused, match="were moved to"):
         home.backups.move(elsewhere(tmp_path))
     assert home.backups.move(unseal=True).state == "unsealed"
     home.session("login").note("here again")
@@ -223,7 +223,7 @@ def test_long_session_is_copied_in_parts_with_progress(
 def test_store_that_is_being_filled_cannot_be_used(home: Forestay, tmp_path: Path) -> None:
     target = open_target(tmp_path)
     target.maintenance.seal(home.context.store.shown, "filling")
-    with pytest.raises(ForestayError, match="is being filled from"):
+    with pytest.raises(ForestayError, match="are being moved into"):
         reopened(home, elsewhere(tmp_path)).list()
     target.maintenance.unseal()
     assert reopened(home, elsewhere(tmp_path)).list() == []

@@ -92,7 +92,7 @@ def test_missing_artifact_is_reported_without_a_recorded_file(move: Move) -> Non
     move.desktop.remotes.fetch()
     reported = lacking(move.desktop)
     assert reported["file"] == "missing here: a.py, report.md"
-    assert reported["artifact"] == "2 of them came with the session"
+    assert reported["artifact"] == "2 of the missing files are stored with the session"
     move.desktop.session("login").files.restore_artifacts()
     assert "file" not in lacking(move.desktop) and "artifact" not in lacking(move.desktop)
 
@@ -130,7 +130,7 @@ def test_local_copy_is_resumed_offline_and_the_reason_is_reported(move: Move) ->
 def test_missing_commit_is_reported_and_commits_ahead_are_counted(move: Move) -> None:
     move.begin()
     move.desktop.remotes.fetch()
-    assert "is not here" in lacking(move.desktop)["commit"]
+    assert "is not in this repository" in lacking(move.desktop)["commit"]
     there, here = move.folder("laptop"), move.folder("desktop")
     git(here, "pull", "-q", str(there), "main")
     assert "commit" not in lacking(move.desktop) and "file" not in lacking(move.desktop)
@@ -154,7 +154,8 @@ def test_unpushed_commit_of_the_session_is_reported_on_other_devices(move: Move,
     travel(move.laptop)
     move.desktop.remotes.fetch()
     made = git(move.folder("laptop"), "rev-parse", "HEAD")
-    reported = f"commit {made[:10]} of branch main is not here; push it there, then fetch it here"
+    commit = f"commit {made[:10]} of branch main"
+    reported = f"{commit} is not in this repository; push it from the other device, then fetch"
     assert lacking(move.desktop)["commit"] == reported
     assert "project" not in lacking(move.desktop)
 
@@ -173,7 +174,9 @@ def test_missing_commit_is_reported_until_it_arrives_or_the_session_is_paused_he
     session.resume()
     session.note("on the way")
     session.resume()
-    assert "is not here" in lacking(move.desktop)["commit"], "resuming here does not hide it"
+    assert "is not in this repository" in lacking(move.desktop)["commit"], (
+        "resuming here does not hide it"
+    )
     git(here, "pull", "-q", str(there), "main")
     assert lacking(move.desktop) == {}
     git(here, "reset", "-q", "--hard", "HEAD~1")
@@ -200,7 +203,7 @@ def test_renamed_project_is_recognised_by_the_commit_where_the_session_began(mov
     move.travellers.homes.append(desktop)
     desktop.remotes.fetch()
     found = lacking(desktop)
-    assert "is not here" in found["commit"] and "project" not in found
+    assert "is not in this repository" in found["commit"] and "project" not in found
     with pytest.raises(NoSession) as nothing:
         desktop.context.workspace.require(open_only=True)
     assert arrival.meant_here(desktop.context, nothing.value) == "login"
@@ -284,7 +287,9 @@ def test_only_commit_hashes_are_passed_to_git(move: Move, text: str) -> None:
     travel(move.laptop)
     move.desktop.remotes.fetch()
     found = {one.code: one for one in arrival_findings(move.desktop)}
-    assert "is not here" in found["commit"].what and found["commit"].fix == "git fetch"
+    assert (
+        "is not in this repository" in found["commit"].what and found["commit"].fix == "git fetch"
+    )
 
 
 def test_only_names_and_versions_of_a_checkout_and_its_tools_are_shown(move: Move) -> None:
@@ -300,7 +305,7 @@ def test_only_names_and_versions_of_a_checkout_and_its_tools_are_shown(move: Mov
     move.desktop.remotes.fetch()
     reported = [one for one in arrival_findings(move.desktop) if one.code in ("commit", "tool")]
     assert [one.what for one in reported if "obey" in one.what or len(one.what) > 100] == []
-    assert reported[0].what.startswith("a commit is not here")
+    assert reported[0].what.startswith("a commit is not in this repository")
 
 
 @pytest.mark.req("X2-5")
@@ -312,8 +317,10 @@ def test_missing_git_is_reported_instead_of_a_missing_commit(
     git(move.folder("desktop"), "pull", "-q", str(move.folder("laptop")), "main")
     monkeypatch.setenv("PATH", str(tmp_path))
     found = lacking(move.desktop)
-    assert "git does not answer here" in found["commit"]
-    assert found["tool"].startswith("git was ") and found["tool"].endswith("here it is not there")
+    assert "git cannot read the repository here" in found["commit"]
+    assert found["tool"].startswith("git was ") and found["tool"].endswith(
+        "on this device it is missing"
+    )
 
 
 @pytest.mark.req("X2-5")
@@ -322,7 +329,7 @@ def test_tools_of_other_versions_are_reported(move: Move, monkeypatch: pytest.Mo
     move.desktop.remotes.fetch()
     assert "tool" not in lacking(move.desktop)
     monkeypatch.setattr(arrival, "__version__", "99.0")
-    assert lacking(move.desktop)["tool"].endswith("here it is 99.0")
+    assert lacking(move.desktop)["tool"].endswith("on this device it is 99.0")
 
 
 def test_session_that_stayed_on_this_device_is_not_checked(move: Move) -> None:

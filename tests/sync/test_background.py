@@ -185,4 +185,4 @@ def test_missing_passphrase_is_recorded_with_the_remote(
     monkeypatch.setattr(keys, "_opened", {})  # as in another process
     background.run(auto.home.context, auto.home.remotes.sync)
     (known,) = auto.home.remotes.list()
-    assert known.result == "failed" and "wrapped in a passphrase" in (known.error or "")
+    assert known.result == "failed" and "needs its passphrase" in (known.error or "")

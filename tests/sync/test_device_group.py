@@ -72,7 +72,7 @@ def test_revoked_device_does_not_open_later_objects() -> None:
     laptop, desk, group = two()
     before = group.current
     group = device_group.revoke(group, laptop, desk.id, made=3)
-    with pytest.raises(Locked, match="sealed to the devices of the group") as caught:
+    with pytest.raises(Locked, match="encrypted to the devices") as caught:
         device_group.decode(device_group.encode(group, laptop), desk)
     assert desk.id in caught.value.why and "approve" in caught.value.hint
     assert group.current != before and group.epoch.number == 2 and not group.stale

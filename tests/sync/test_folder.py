@@ -10,7 +10,14 @@ import pytest
 
 from forestay.base import files
 from forestay.errors import InvalidInput, NotThere, RemoteFailed, Unreachable
-from forestay.sync.remotes.cloud_folder import COPY, OBJECT, PARTIAL, PLACEHOLDER, STRANGER, meaning
+from forestay.sync.remotes.cloud_folder import (
+    COPY,
+    OBJECT,
+    PARTIAL,
+    PLACEHOLDER,
+    STRANGER,
+    classify_file,
+)
 from forestay.sync.remotes.open import open_remote
 from forestay.sync.remotes.port import FORMAT, Object, Oddity, Probe, Remote
 
@@ -153,27 +160,27 @@ def test_invalid_address_is_refused(address: str) -> None:
 @pytest.mark.parametrize("spelling", COPIES)
 def test_spelling_of_a_copy_is_recognised(spelling: str) -> None:
     for name in (LAST, "format", "5e.x"):
-        assert meaning(spelling.format(name)) == (COPY, name)
+        assert classify_file(spelling.format(name)) == (COPY, name)
 
 
 @pytest.mark.parametrize("spelling", ["{} (1).x", "{} 2.x", "{}.sync-conflict-20261116-101530-A.x"])
 def test_copy_name_that_preserves_the_suffix_is_recognised(spelling: str) -> None:
-    assert meaning(spelling.format("5e")) == (COPY, "5e.x")
+    assert classify_file(spelling.format("5e")) == (COPY, "5e.x")
 
 
 @pytest.mark.parametrize("spelling", PARTIALS)
 def test_partial_file_is_no_object(spelling: str) -> None:
-    assert meaning(spelling.format(LAST)).kind == PARTIAL
+    assert classify_file(spelling.format(LAST)).kind == PARTIAL
 
 
 @pytest.mark.parametrize("spelling", [".{}.icloud", "{}.nextcloud", "{}.owncloud"])
 def test_placeholder_is_recognised(spelling: str) -> None:
-    assert meaning(spelling.format(LAST)) == (PLACEHOLDER, LAST)
+    assert classify_file(spelling.format(LAST)) == (PLACEHOLDER, LAST)
 
 
 def test_unrelated_files_and_objects_are_distinguished() -> None:
-    assert {meaning(name.format(LAST)).kind for name in STRANGERS} == {STRANGER}
-    assert {meaning(name).kind for name in (LAST, "format", "0a.b-c")} == {OBJECT}
+    assert {classify_file(name.format(LAST)).kind for name in STRANGERS} == {STRANGER}
+    assert {classify_file(name).kind for name in (LAST, "format", "0a.b-c")} == {OBJECT}
 
 
 @pytest.mark.parametrize("spelling", COPIES)
@@ -231,7 +238,7 @@ def test_placeholder_is_listed_and_the_user_is_asked_to_download_it(
     (folder / NAME).unlink()
     (folder / f"{FOLDER}.{LAST}.icloud").write_bytes(b"bplist00")
     assert names(remote) == [NAME]
-    with pytest.raises(Unreachable, match="not on this machine yet") as caught:
+    with pytest.raises(Unreachable, match="has not downloaded") as caught:
         remote.get(NAME)
     assert "download" in caught.value.hint
     assert remote.oddities() == [Oddity(f"{FOLDER}.{LAST}.icloud", "placeholder", NAME)]
@@ -285,10 +292,10 @@ def test_missing_stick_is_not_set_up_again(folder: Path) -> None:
             with pytest.raises(Unreachable, match="is the stick plugged in") as caught:
                 act(known)
             assert "plug in the stick" in caught.value.hint
-            assert "emptied for good" in caught.value.hint
+            assert "emptied on purpose" in caught.value.hint
     assert [*mount.iterdir()] == []
     mount.rmdir()
-    with pytest.raises(Unreachable, match="not there now"):
+    with pytest.raises(Unreachable, match="not available"):
         remote.put("s/2", b"")
     assert not mount.exists()
     (folder.parent / "away").rename(mount)

@@ -255,7 +255,7 @@ def test_pack_emptied_without_a_tombstone_is_tampering(
     )
     travel(a)
     (outcome,) = travel(travellers.make("c"), push=False).sessions
-    assert isinstance(outcome.error, Tampered) and "no tombstone of an entitled device" in str(
+    assert isinstance(outcome.error, Tampered) and "no device that is allowed to erase it" in str(
         outcome.error
     )
 

@@ -162,9 +162,9 @@ def test_passphrase_wraps_the_key_and_is_asked_for_once(folder: str) -> None:
     assert b"SECRET" not in Path(keys.path_of(folder)).read_bytes()
     assert keys.load(folder, ask=None).id == made.id  # this process made it
     keys._opened.clear()
-    with pytest.raises(Locked, match="wrapped in a passphrase"):
+    with pytest.raises(Locked, match="needs its passphrase"):
         keys.load(folder)
-    with pytest.raises(Locked, match=f"does not open the key {made.id}"):
+    with pytest.raises(Locked, match=f"does not decrypt the key {made.id}"):
         keys.load(folder, ask=lambda: "wrong")
     answers = iter(["correct horse"])
     for _ in range(3):
@@ -174,7 +174,7 @@ def test_passphrase_wraps_the_key_and_is_asked_for_once(folder: str) -> None:
 def test_copied_key_file_that_others_can_read_is_refused(folder: str) -> None:
     keys.create(folder)
     os.chmod(keys.path_of(folder), 0o644)
-    with pytest.raises(Refused, match="others may read") as caught:
+    with pytest.raises(Refused, match="other users of this computer can read") as caught:
         keys.load(folder)
     assert "chmod 600" in caught.value.hint
 

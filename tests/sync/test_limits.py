@@ -82,7 +82,7 @@ def test_too_many_events_in_one_pack_are_refused(
     data = packed(row, [])
     assert len(pack_codec.load(data)[0].hashes) == 6
     monkeypatch.setattr(pack_codec, "MOST_EVENTS", 5)
-    with pytest.raises(InvalidInput, match="6 events; at most 5 travel together"):
+    with pytest.raises(InvalidInput, match="6 events; a pack can have at most 5"):
         pack_codec.load(data)
 
 
@@ -102,7 +102,7 @@ def test_too_large_object_is_not_read(tmp_path: Path, name: str, most: int) -> N
     path.parent.mkdir(parents=True)
     path.write_bytes(b"")
     os.truncate(path, most + 1)
-    with pytest.raises(RemoteFailed, match="too large to be ours"):
+    with pytest.raises(RemoteFailed, match="too large for an object of Forestay"):
         remote.get(name)
 
 

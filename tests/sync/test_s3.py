@@ -246,9 +246,9 @@ ACTS: list[Callable[[Remote], object]] = [
         (400, "Strange", RemoteFailed, "answered 400 Strange"),
         (507, "", RemoteFailed, "no room left"),
         (400, "QuotaExceeded", RemoteFailed, "no room left"),
-        (503, "SlowDown", Unreachable, "fewer requests"),
-        (429, "", Unreachable, "fewer requests"),
-        (500, "InternalError", Unreachable, "fails with 500"),
+        (503, "SlowDown", Unreachable, "limits the rate of requests"),
+        (429, "", Unreachable, "limits the rate of requests"),
+        (500, "InternalError", Unreachable, "error 500"),
         (0, "", Unreachable, "connection"),
     ],
 )

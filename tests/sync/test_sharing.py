@@ -330,7 +330,7 @@ def test_only_the_owner_shares(world: World, ann: Forestay) -> None:
     synced(bob)
     with pytest.raises(NotEntitled, match="another person"):
         bob.shares.add("login", person_of(carol))
-    with pytest.raises(Refused, match="owns the session"):
+    with pytest.raises(Refused, match="shared with its owner"):
         ann.shares.add("login", person_of(ann))
     with pytest.raises(InvalidInput, match="not shared with 'carol'"):
         ann.shares.remove("login", "carol")

@@ -102,7 +102,7 @@ def test_throttling_storage_answers_every_third_call(memory: MemoryRemote) -> No
     remote = Throttling(memory)
     for act in (partial(remote.get, "s/1"), partial(remote.put, "u", b""), lambda: names(remote)):
         for _ in range(2):
-            with pytest.raises(Unreachable, match="fewer requests"):
+            with pytest.raises(Unreachable, match="limits the rate of requests"):
                 act()
         act()
     assert remote.fired["throttled"] == 6

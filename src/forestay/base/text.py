@@ -220,7 +220,7 @@ def _columns(cluster: str) -> int:
 
 _REFUSED = "[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff]"
 _REFUSED_IN_LINE = "[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]"
-_IN_A_FILE = "put it in a file and record that with: forestay record artifact PATH"
+_RECORD_AS_FILE = "put it in a file and record that with: forestay record artifact PATH"
 
 
 def is_text(value: str) -> bool:
@@ -239,7 +239,7 @@ def clean_input(text: str, what: str, *, limit: int, lines: bool) -> str:
     text = text.replace("\r\n", "\n").strip(" \t\r\n")
     if len(text) > limit:
         why = f"{len(text)} characters; at most {limit} can be recorded"
-        hint = _IN_A_FILE if limit > ID_LIMIT else ""
+        hint = _RECORD_AS_FILE if limit > ID_LIMIT else ""
         raise InvalidInput(f"{what} is too long", why=why, hint=hint)
     if not (text.isascii() and text.isprintable()):
         _refuse_characters(text, what, lines=lines)
@@ -275,9 +275,9 @@ def _refuse_characters(text: str, what: str, *, lines: bool) -> None:
     if "\ud800" <= bad.group() <= "\udfff":
         raise InvalidInput(f"{what} is not valid Unicode", why=f"half a surrogate pair, {place}")
     if bad.group() in "\n\r\u2028\u2029":
-        raise InvalidInput(f"{what} must be one line", why=place, hint=_IN_A_FILE)
+        raise InvalidInput(f"{what} must be one line", why=place, hint=_RECORD_AS_FILE)
     raise InvalidInput(
-        f"{what} contains a control character", why=place, hint="remove it, or " + _IN_A_FILE
+        f"{what} contains a control character", why=place, hint="remove it, or " + _RECORD_AS_FILE
     )
 
 

@@ -1,5 +1,5 @@
 """Where the journals of a device are stored.
 
-`port` defines what every store offers; `sqlite` and `postgres` are the two stores; `machine` holds
-tables that are true of one machine only.
+`port` defines the interface of every store; `sqlite` and `postgres` are the two stores; `machine`
+has the tables whose content is valid on one machine only.
 """

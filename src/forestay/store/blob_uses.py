@@ -1,8 +1,8 @@
 """Which sessions use which blobs: the content that is stored outside their events.
 
-The table `blob_use` is an index; the events are the truth. In a repair, and before content is
-erased, the table is compared with them. All digests are bytes here, because a damaged one need not
-be text.
+The table `blob_use` is an index that is derived from the events. During a repair, and before
+content is erased, it is compared with them. All digests are bytes here, because a damaged
+digest may not be valid text.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ _DROP = "DELETE FROM blob_use WHERE CAST(digest AS BLOB) = ? AND session = ?"
 
 
 def wrong(run: Read, is_intact: Callable[[int], bool]) -> tuple[set[Use], set[Use]]:
-    """Return the uses that the table lacks, and those it has too many.
+    """Return the rows that the table lacks, and those that no event explains.
 
-    Damaged events may have named content before: the rows of their session are not doubted.
+    A damaged event may have named any content, so the rows of its session count as right.
     """
     kept, there = {digest for (digest,) in run(_STORED)}, set(run(_USES))
     if not kept and not there:
@@ -68,11 +68,11 @@ def _of_events(run: Read, wanted: set[bytes]) -> set[Use]:
 
 
 def names(header: bytes, data: bytes) -> Iterable[bytes]:
-    """Return the digests under which content of an event may be stored."""
+    """Return the digests of the blobs that an event may name."""
     from forestay.model.blob_refs import blob_names, digests_in
     from forestay.model.event import Sealed
 
     try:
         return [name.encode() for name in blob_names(Sealed(header, None, data))]
     except Damaged:
-        return digests_in(data)  # it may name any digest that it contains
+        return digests_in(data)  # an event of a newer kind may use any digest in it

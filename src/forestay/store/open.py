@@ -1,4 +1,4 @@
-"""Open a store: the only place where a URL meets an adapter."""
+"""Open a store: choose the adapter by the URL. No other module does this."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ def open_store(
 ) -> Store:
     """Return the store that a URL names; an empty URL is the SQLite database in `home`.
 
-    One that was moved elsewhere is refused unless `sealed` is given. `machine` is what
-    distinguishes this machine from others, so that a copied database is noticed; a function is
-    called only when something is written.
+    A store whose sessions were moved to another store is refused unless `sealed` is given.
+    `machine` identifies this machine, so that a copied database is detected; if it is a function,
+    it is called at the first write.
     """
     if url.startswith(("postgresql:", "postgres:")):
         try:
@@ -47,9 +47,9 @@ def open_store(
         )
     if url and not url.startswith("sqlite:"):
         raise InvalidInput(
-            f"no store is known for {url.split(':', 1)[0]}:",
-            why="sessions are stored in SQLite or PostgreSQL",
-            hint="leave the store setting empty, or use sqlite:PATH or postgresql://HOST/DATABASE",
+            f"the store setting cannot begin with {url.split(':', 1)[0]}:",
+            why="sessions can be stored in SQLite or PostgreSQL",
+            hint="leave the setting empty, or use sqlite:PATH or postgresql://HOST/DATABASE",
         )
     from forestay.store.sqlite.store import SqliteStore  # start-up
 

@@ -1,12 +1,12 @@
-"""The store port: where a device's journals live, and what every adapter promises.
+"""The store port: the interface of every store, and what each adapter guarantees.
 
-Words. An *entry* is a sealed event to be appended. A *view* is one session as it stands at one
-moment: its core, its rows, its events. A *plan* is a function that gets a view under the
-writer lock and returns a *batch*: everything that must become true together. The store
-never reads inside an event or a core; only the journal interprets them.
+Words. An *entry* is an encoded event to be appended. A *view* is one session at one moment: its
+core, its rows, its events. A *plan* is a function that gets a view under the writer lock and
+returns a *batch*: everything that is written in one transaction. The store does not interpret
+events or cores; only the journal does.
 
-What is true of one machine is not part of the port (`store.machine`), nor is what checks, repairs
-and moves a store (`store.maintenance`).
+The tables of one machine (`store.machine`) and the functions that check, repair and move a store
+(`Maintenance`) are separate interfaces.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 SHOWN = ("status", "goal", "archived", "forgotten", "began", "updated", "summary")
 LISTED = ("id", "seq", *SHOWN, "project")
-"""The columns of a listing; the project is true of this machine only."""
+"""The columns of a listing; the project is a fact of this machine and is not synced."""
 
 
 class Entry:
@@ -45,12 +45,12 @@ class Entry:
 
 
 class Stored(Entry):
-    """An event as it lies in the store, with its arrival number in its session."""
+    """An event in the store, with its arrival number in its session."""
 
     __slots__ = ("seq",)
 
     def __init__(self, seq: int, header: bytes, salt: bytes | None, data: bytes | None) -> None:
-        # Not by the other `__init__`: journals are read by tens of thousands.
+        # Does not call `Entry.__init__`, for speed: a journal can have tens of thousands of events.
         self.seq = seq
         self.header = header
         self.salt = salt
@@ -70,7 +70,7 @@ class Head:
 
 
 class Batch:
-    """What one append makes true, all of it or nothing.
+    """Everything that one append writes, in one transaction.
 
     `rows` are (table, key, open, rank, value); with `fresh_rows` they replace all rows of the
     session. `listing` is what the catalogue shows. `head` is this device's new chain end.
@@ -104,11 +104,11 @@ class Batch:
 
 
 class View:
-    """One session at one moment. Reads may be repeated and always return the same.
+    """One session at one moment. Reads can be repeated and always return the same.
 
-    `remembered` is the last head this device acknowledged before that moment, as it is stored
-    outside the tables: if the journal does not contain it, something was lost. `listed_well` is
-    false if id, length or listing were damaged: then nothing may be appended.
+    `remembered` is the last head that this device acknowledged before that moment; it is stored
+    outside the tables. If the journal does not contain it, events were lost. `listed_well` is
+    False if id, length or listing are damaged: then nothing can be appended.
     """
 
     session: str
@@ -170,23 +170,23 @@ class View:
         raise NotImplementedError
 
     def intact(self) -> bool:
-        """Return whether events and rows are as they were written: one quick checksum."""
+        """Return whether events and rows are unchanged since they were written, by a checksum."""
         raise NotImplementedError
 
     def keeps_content(self) -> bool:
-        """Return whether the blobs of the session are, byte for byte, as they were written."""
+        """Return whether all blobs of the session are unchanged, byte for byte."""
         raise NotImplementedError
 
     def lost(self) -> list[tuple[str, int, str]]:
-        """Return heads (device, n, hash) that were acknowledged here once and then were missing."""
+        """Return heads (device, n, hash) that were acknowledged on this device and are missing."""
         raise NotImplementedError
 
 
 class Capabilities:
-    """What an adapter can do beyond the contract; the rest is not done at all.
+    """The optional functions that an adapter supports.
 
-    With `files` the journal lies in files of the home, which are checked, backed up hourly and
-    rebuilt here. Otherwise that is the business of a server.
+    With `files` the journal is in files of the home, which Forestay checks, backs up hourly and
+    rebuilds. Otherwise the operator of the database server does that.
     """
 
     __slots__ = ("files", "search")
@@ -197,16 +197,16 @@ class Capabilities:
 
 
 class Store:
-    """The journals of one home. Driver errors leave it only as `ForestayError`, cause included.
+    """The journals of one home. Driver errors are raised as `ForestayError` with their cause.
 
-    `machine` has the tables that are true of this machine only; they are opened together with the
-    store, because some of them change with an event. `maintenance` is for checks, repair and moves.
+    `machine` has the tables with facts of this machine; they are opened together with the store,
+    because some of them change with an event. `maintenance` is for checks, repair and moves.
     """
 
     capabilities: Capabilities
     home: str
     shown: str
-    """Where it is, as a URL without a password."""
+    """The URL of the store, without a password."""
     machine: Machine
     maintenance: Maintenance
 
@@ -221,24 +221,24 @@ class Store:
     ) -> None:
         """Run `plan` under the writer lock and make its batch durable, atomically.
 
-        Returns only when the batch would survive a power cut. When the plan raises or returns
-        None, nothing is written. A plan may be called again when the first try was not written,
-        and must not write itself. Writers are served one at a time; a lock that another process
-        holds for too long raises `Busy`. A session that does not exist raises `NoSession` unless
-        `create` is given. With `create`, one that exists is simply shown to the plan. Ids are found
-        in any case and stored as they were first written.
+        Return only when the batch would survive a power cut. If the plan raises or returns None,
+        nothing is written. A plan is called again if the first attempt was not written, and must
+        not write itself. Only one process writes at a time; raise `Busy` if another process holds
+        the lock for too long. Raise `NoSession` if the session does not exist and `create` is not
+        given; with `create`, the plan gets a view of an existing session, too. Ids are matched
+        without regard to case and stored as they were first written.
 
-        `blobs` (SHA-256, bytes) are stored with the batch for as long as an event names them. They
-        are given apart from it so that they are compressed before the lock is held. `change` is
-        made in the same transaction, its file work only together with a batch. A batch that erases
-        may raise `Busy` as `erase` does, after all of it is done.
+        `blobs` (SHA-256, bytes) are stored with the batch, until no event names them any more. They
+        are not part of the batch, so that they can be compressed before the lock is taken. `change`
+        is made in the same transaction, its file work only together with a batch. A batch that
+        erases can raise `Busy` as `erase` does, after all of it is done.
         """
         raise NotImplementedError
 
     def view(self, session: str) -> View:
-        """Return the session as it is now, read-only, for a `with`.
+        """Return a read-only view of the present state of a session, to be used in a `with`.
 
-        Raises `NoSession` if it does not exist. Later writes do not change an open view.
+        Raise `NoSession` if it does not exist. Later writes do not change an open view.
         """
         raise NotImplementedError
 
@@ -247,8 +247,7 @@ class Store:
     ) -> list[dict[str, object]]:
         """Return listings, most recently changed first; forgotten sessions only if asked for.
 
-        `where` compares columns for equality. A listing that is not `sound` was damaged after it
-        was written.
+        `where` compares columns for equality. If `sound` is false, the listing is damaged.
         """
         raise NotImplementedError
 
@@ -266,11 +265,11 @@ class Store:
         text_of: Callable[[Stored], tuple[str, str] | None],
         limit: int = 20,
     ) -> list[dict[str, object]]:
-        """Return events in which all words (or words they begin) occur, best first.
+        """Return events that contain all these words, or words that begin with them; best first.
 
         Each is a dict with session, seq, kind and snippet. `text_of` returns (kind, text) of an
-        event worth finding; the index is brought up to date with it first. Where nothing can be
-        written, what is not indexed yet is searched in memory.
+        event to index, else None; first the index is updated with it. If the store is read-only,
+        events that are not indexed yet are searched in memory.
         """
         raise NotImplementedError
 
@@ -281,21 +280,21 @@ class Store:
     def erase(self, session: str, plan: Callable[[View], Batch]) -> None:
         """Append the batch, then erase content, salt, rows, blobs and search text permanently.
 
-        All of it is one transaction. Raises `NoSession` if the session does not exist. Raises
-        `Busy` after it is erased, if a reader still holds old pages of the files: the first write
-        afterwards removes them.
+        All of it is one transaction. Raise `NoSession` if the session does not exist. Raise `Busy`
+        after everything is erased, if a reader still uses old pages of the files: the first write
+        after that removes them.
         """
         raise NotImplementedError
 
     def watch(self, session: str, after: int, timeout: float) -> bool:
         """Wait until the session has an event after `after`; return False on timeout.
 
-        A session that does not exist yet is waited for as well.
+        The session need not exist yet.
         """
         raise NotImplementedError
 
     def close(self) -> None:
-        """Close every connection and file. May be called twice."""
+        """Close every connection and file. Can be called twice."""
         raise NotImplementedError
 
 
@@ -311,15 +310,15 @@ def listings(rows: Sequence[tuple[Any, ...]]) -> list[dict[str, object]]:
 
 
 def sum_of_line(line: Sequence[object]) -> int:
-    """Return the CRC-32 of a listing without its project, by which a flipped bit is noticed."""
+    """Return the CRC-32 of a listing without its project, which detects damage."""
     return zlib.crc32(repr(tuple(line)).encode())
 
 
 class Repaired:
     """What a repair did, what it could not restore, and which sessions must be folded again.
 
-    `strays` are events of a session whose places are occupied; once the journal has merged them,
-    a second repair removes the duplicates.
+    `strays` are events whose arrival numbers belong to other events; after the journal has merged
+    them, a second repair removes the duplicates.
     """
 
     __slots__ = ("done", "lost", "stale", "strays")
@@ -332,49 +331,50 @@ class Repaired:
 
 
 class Maintenance:
-    """The port for the care of a store. Every call may be repeated."""
+    """The interface to check, repair and move a store. Every call can be repeated."""
 
     def remembered(self) -> list[tuple[str, Head]]:
-        """Return every session and chain end that was acknowledged here, stored outside the tables.
+        """Return the sessions and heads that this device acknowledged, stored outside the tables.
 
-        Those that were noted as lost are included.
+        Heads that were recorded as lost are included.
         """
         raise NotImplementedError
 
     def note_lost(self, session: str, head: Head) -> None:
-        """Record that a head was acknowledged once and is missing now; durable on return."""
+        """Record that a head was acknowledged and is missing now; durable when this returns."""
         raise NotImplementedError
 
     def check(self) -> list[str]:
-        """Return what the database itself finds wrong with its files."""
+        """Return the defects that the database itself reports in its files."""
         raise NotImplementedError
 
     def remarks(self) -> list[Finding]:
-        """Return what can be seen of a server."""
+        """Return findings about the database server."""
         return []
 
     def flaws(self) -> list[Finding]:
-        """Return what is missing from the tables or altered in them, in files that are sound."""
+        """Return missing or changed tables and rows, in files that are not damaged."""
         raise NotImplementedError
 
     def repair(self) -> Repaired:
-        """Repair the flaws that can be repaired, in one transaction; events are never touched."""
+        """Repair the flaws that can be repaired, in one transaction; events are never changed."""
         raise NotImplementedError
 
     def seal(self, other: str, word: str) -> None:
-        """Lock everybody out of this store except the command that moves it; durable on return.
+        """Close this store to all programs except the command that moves it; durable on return.
 
-        `word` is "moving" or "moved" to the other store: nothing can be written any more, and a
-        write in progress is waited for. Or it is "filling" from the other, which writes to it.
+        `other` is the URL of the second store of the move. If `word` is "moving" or "moved", this
+        store was moved to `other`: wait for a running write; later ones are refused. If it is
+        "filling", the sessions of `other` are being copied into this store.
         """
         raise NotImplementedError
 
     def unseal(self) -> None:
-        """Open the store again; nothing changes if it is not sealed."""
+        """Open the store to all programs again; do nothing if it is not sealed."""
         raise NotImplementedError
 
     def sealed(self) -> tuple[str, str] | None:
-        """Return the other store and the word that `seal` was given; None while it is open."""
+        """Return `other` and `word` as given to `seal`; None if the store is not sealed."""
         raise NotImplementedError
 
 
@@ -383,20 +383,20 @@ def moved(here: str, seal: tuple[str, str]) -> Refused:
     other, word = seal
     what, hint = {
         "moved": (
-            f"what was kept in {here} has moved to {other}",
-            f"use it there: forestay config store '{other}'; "
-            "use this one again: forestay backup move --unseal",
+            f"the sessions in {here} were moved to {other}",
+            f"to use them there: forestay config store '{other}'; "
+            "to use the old store again: forestay backup move --unseal",
         ),
         "filling": (
-            f"{here} is being filled from {other}",
-            f"finish that: forestay --store '{other}' move --to '{here}'",
+            f"the sessions of {other} are being moved into {here}",
+            f"to finish the move: forestay --store '{other}' backup move --to '{here}'",
         ),
     }.get(
         word,
         (
-            f"what was kept in {here} is being moved to {other}",
-            f"finish that: forestay backup move --to '{other}'; "
-            "or stay: forestay backup move --unseal",
+            f"the sessions in {here} are being moved to {other}",
+            f"to finish the move: forestay backup move --to '{other}'; "
+            "to cancel it: forestay backup move --unseal",
         ),
     )
     return Refused(what, hint=hint)

@@ -1,8 +1,8 @@
-"""Resume a session on another device than it was last worked on.
+"""Resume a session on a device other than the one where it was last worked on.
 
 Paths in a journal are relative, so a session needs no translation: its project is the tree in
-which it is resumed. What is different here is reported: the branch and commit that were checked
-out, the versions of tools, missing files. None of it prevents resuming, except with `--strict`.
+which it is resumed. Differences between the two devices are reported: the branch and commit that
+are checked out, the versions of tools, missing files. They prevent resuming only with `--strict`.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from forestay.workspace.tree import Tree
 
 TOOLS = "tools"
-"""The attribute with the tools that a session was last worked on with."""
+"""The session attribute that lists the tools of the device where it was last worked on."""
 _TOOLS = ("forestay", "python", "git")
 _SECONDS = 5
 _FEW = 5
@@ -48,7 +48,7 @@ _KNOWN = 64 * 1024 * 1024
 
 
 class Checkout(Struct, frozen=True):
-    """The branch and commit that were checked out elsewhere; either may be unknown."""
+    """The branch and commit that were checked out on the other device; "" if unknown."""
 
     branch: str
     commit: str
@@ -61,8 +61,9 @@ class Checkout(Struct, frozen=True):
 class Pulled(Struct, frozen=True):
     """The result of a pull before resuming; `why` and `hint` are set if it failed.
 
-    `new` are sessions that were not here before. `late` is set if the pull took too long: when the
-    remotes were last read. `closed` is the number of sessions there that this device cannot read.
+    `new` are sessions that this device did not have before. `late` is set if the pull took too
+    long; it reports when each remote was last read. `closed` is the number of sessions on the
+    remotes that this device cannot decrypt.
     """
 
     asked: bool = False
@@ -75,8 +76,9 @@ class Pulled(Struct, frozen=True):
 
 
 class Put(Struct, frozen=True):
-    """The result for one artifact: written, same, differs, unknown (no content), refused, blocked
-    by something else in its place, or denied by the system."""
+    """The result of restoring one artifact; `word` is one of: written, same, differs (the file was
+    not changed), unknown (no content is stored), refused (the path is not safe), blocked (a folder
+    or link has its path), denied (the system does not allow it)."""
 
     path: str
     word: str
@@ -90,7 +92,7 @@ def pull(context: Context, session: str = "") -> Pulled:
     from forestay.sync.background import fetched  # start-up
     from forestay.sync.keychain import is_locked  # start-up
 
-    # Another process cannot ask for the passphrase of this device's key.
+    # The pull runs in another process, which cannot ask for the passphrase of this device's key.
     ask = context.ask_passphrase
     passphrase = ask() if ask and is_locked(context) else ""
     answer = fetched(context, session, seconds, passphrase)
@@ -133,10 +135,10 @@ def _pulled(answer: dict[str, Any]) -> Pulled:
 
 
 def meant_here(context: Context, error: NoSession) -> str:
-    """Return the session from another device to resume in a folder without a session.
+    """Choose a session from another device to resume in a folder that has no session.
 
-    It must be the only one that a device of the user started in this project: otherwise raise the
-    error, with all sessions from other devices to choose from.
+    Return its id if it is the only one that a device of the user started in this project.
+    Otherwise raise `error`, with all sessions from other devices as choices.
     """
     rows = context.store.catalogue(where={"archived": 0, "project": None}, limit=_MOST_CHECKED)
     found = [_arrived(context, row) for row in rows if is_open(row["status"])]
@@ -158,7 +160,7 @@ _MOST_CHECKED = 50
 
 
 class _Arrived(Struct, frozen=True):
-    """An open session that belongs to no project of this machine yet."""
+    """An open session from another device; it belongs to no project of this machine yet."""
 
     id: str
     status: str
@@ -180,7 +182,7 @@ def _arrived(context: Context, row: dict[str, Any]) -> _Arrived:
 
 
 def origin(context: Context, state: State) -> str:
-    """Return the chain that was written last, if it is not of this device."""
+    """Return the id of the device that wrote to the session last; "" if it is this device."""
     ends = [
         (clock, n, device)
         for device, chain in state.core.chains.items()
@@ -191,7 +193,7 @@ def origin(context: Context, state: State) -> str:
 
 
 def last_on(context: Context, device: str) -> str:
-    """Return the open session that was worked on last on a device, by device name."""
+    """Return the id of the open session that the device with this name worked on last."""
     met: dict[str, None] = {}
     for row in context.store.catalogue():
         if row["status"] in ("completed", "aborted", "abandoned"):
@@ -205,7 +207,7 @@ def last_on(context: Context, device: str) -> str:
     known = ", ".join(met) or "no device"
     raise InvalidInput(
         f"no open session was worked on last on {device}",
-        why=f"the last work on those that are open was on {known}",
+        why=f"open sessions were last worked on on: {known}",
         hint="forestay sync --pull; then: forestay list --all",
     )
 
@@ -214,9 +216,10 @@ def last_on(context: Context, device: str) -> str:
 
 
 def findings(session: Recorder, state: State, drift: list[tuple[str, str]]) -> list[Finding]:
-    """Return what differs here from the device where the session was last worked on.
+    """Return what differs between this device and the one where the session was last worked on.
 
-    If that is this device: the commit of the device before, until the session is paused here.
+    If this device was the last, compare the commit with that of the device before it, until the
+    session is paused here.
     """
     core = state.core
     if not origin(session.context, state):
@@ -239,7 +242,7 @@ def _project(session: Recorder, state: State) -> list[Finding]:
     # A repository with one of its commits is the same project, whatever the folder is called.
     if not there or there == here or _is_of(tree, state.core):
         return []
-    return [_lack("project", f"it was begun in project {there}; this folder is of {here}")]
+    return [_lack("project", f"it was started in project {there}; this folder is project {here}")]
 
 
 def _is_of(tree: Tree, core: Core) -> bool:
@@ -253,30 +256,30 @@ def _commit(session: Recorder, there: Checkout) -> list[Finding]:
     if not there.commit:
         return []
     if tree.git_dir is None:
-        return [_lack("commit", f"it was worked on at {there}; there is no git repository here")]
+        return [_lack("commit", f"it was last at {there}; this folder is not a git repository")]
     if not _commit_is_here(tree, there.commit):
         return [_no_commit(tree, there)]
     behind, ahead = _apart(tree, there.commit)
     if not behind:
         return []
-    more = f" and has {ahead} of its own" if ahead else ""
+    more = f", and has {ahead} that the other device does not have" if ahead else ""
     text = f"the checkout lacks {plural(behind, 'commit')} up to {there}{more}"
     return [_lack("commit", text, _onward(there, session.context.checkout()[0]))]
 
 
 def _onward(there: Checkout, here: str) -> str:
-    """Return the git command that helps: switch first if another branch is checked out."""
+    """Return the git command that gets the commit: switch the branch if needed, else merge."""
     if there.branch != here and _BRANCH.fullmatch(there.branch):
         return f"git switch {there.branch}"
     return f"git merge {there.commit[:10]}"
 
 
 _BRANCH, _VERSION = re.compile(r"[\w.][\w./+@#-]{,99}"), re.compile(r"[\w.+-]{1,40}")
-"""Names that are safe to show and to type: a journal may contain anything."""
+"""Branch names and hashes that are safe to print and to type: a journal can contain any text."""
 
 
 def _apart(tree: Tree, commit: str) -> tuple[int, int]:
-    """Return how many commits only the other has, and how many only the checkout."""
+    """Return how many commits only the history of `commit` has, and how many only the checkout."""
     counts = _git(tree, "rev-list", "--left-right", "--count", f"{commit}...HEAD")
     # A branch without any commit has no HEAD yet.
     behind, *ahead = (counts or _git(tree, "rev-list", "--count", commit) or b"0").split()
@@ -284,18 +287,20 @@ def _apart(tree: Tree, commit: str) -> tuple[int, int]:
 
 
 def _no_commit(tree: Tree, there: Checkout) -> Finding:
-    # Git may be missing, or refuse a repository of another user: then it is unknown.
+    # Git can be missing, or refuse a repository of another user: whether the commit is here is
+    # unknown then.
     shallow = _git(tree, "rev-parse", "--is-shallow-repository")
     if shallow is None:
-        return _lack("commit", f"it was worked on at {there}; git does not answer here")
+        return _lack("commit", f"it was last at {there}; git cannot read the repository here")
     if shallow.strip() == b"true":
-        text = f"{there} is not in this shallow clone; push it there, then fetch all here"
+        text = f"{there} is not in this shallow clone; push it from the other device, then fetch"
         return _lack("commit", text, "git fetch --unshallow")
-    return _lack("commit", f"{there} is not here; push it there, then fetch it here", "git fetch")
+    text = f"{there} is not in this repository; push it from the other device, then fetch"
+    return _lack("commit", text, "git fetch")
 
 
 def _commit_is_here(tree: Tree, commit: str) -> bool:
-    # A journal may come from anyone: only a commit hash is passed to git.
+    # A journal can come from another person: pass nothing but a commit hash to git.
     named = _HASH.fullmatch(commit)
     return bool(named) and _git(tree, "cat-file", "-e", f"{commit}^{{commit}}") is not None
 
@@ -320,9 +325,9 @@ def _tools(session: Recorder, state: State) -> list[Finding]:
         return []
     now = tools(session.context)
     if session.context.workspace.tree.git_dir is None:
-        then.pop("git", None)  # without a repository git does not matter
+        then.pop("git", None)  # without a repository the version of git is irrelevant
     return [
-        _lack("tool", f"{name} was {version}, here it is {now.get(name, 'not there')}")
+        _lack("tool", f"{name} was {version}; on this device it is {now.get(name, 'missing')}")
         for name, version in then.items()
         if now.get(name) != version
     ]
@@ -337,7 +342,7 @@ def _recorded_tools(state: State) -> dict[str, str]:
 
 
 def record_tools(session: Recorder) -> list[Body]:
-    """Return the event for changed tools; none if this home has no remote."""
+    """Return an event with the versions of tools if they changed; none without a remote."""
     context = session.context
     if not context.store.machine.remotes.all():
         return []
@@ -357,13 +362,13 @@ def _files(session: Recorder, state: State, drift: list[tuple[str, str]]) -> lis
     shown = ", ".join(missing[:_FEW]) + (f" and {len(missing) - _FEW} more" * (len(missing) > _FEW))
     found = [_lack("file", f"missing here: {shown}")]
     if kept:
-        text = f"{len(kept)} of them came with the session"
+        text = f"{len(kept)} of the missing files are stored with the session"
         found.append(_lack("artifact", text, "forestay resume --restore"))
     return found
 
 
 def _restorable(session: Recorder, state: State) -> list[str]:
-    """Return missing artifacts that could be written; of very many only some are checked."""
+    """Return the paths of missing artifacts that can be restored; check at most a fixed number."""
     root, most = session.context.workspace.tree.root, session.context.settings.drift_files
     rows = state.rows.select("artifact") if state.count("artifact") else ()
     kept = [row.path for row in rows if isinstance(row, Artifact) and row.kept][:most]
@@ -377,7 +382,7 @@ def _restorable(session: Recorder, state: State) -> list[str]:
 def restore(session: Recorder, *, force: bool = False) -> list[Put]:
     """Write missing artifacts of a session into its project.
 
-    A file that differs is not changed, unless forced.
+    With `force`, also replace files whose content differs.
     """
     with session.context.store.view(session.id) as view:
         rows = list(session.context.journal.state(view).rows.select("artifact"))
@@ -385,12 +390,12 @@ def restore(session: Recorder, *, force: bool = False) -> list[Put]:
 
 
 def _allowed(stored: str, root: str) -> str:
-    """Return the path where an artifact may be written, "" if none."""
+    """Return the path where an artifact is restored; "" if writing there is not safe."""
     try:
         path = absolute(stored, root)
     except InvalidInput:
         return ""
-    # A link in the project may lead to a hidden file.
+    # A link in the project can lead to a hidden file.
     led = os.path.relpath(os.path.realpath(path), root)
     return path if is_harmless(stored) and is_harmless(led) else ""
 
@@ -398,7 +403,7 @@ def _allowed(stored: str, root: str) -> str:
 def write(session: Recorder, path: str, to: str, *, overwrite: bool = False) -> int:
     """Write the stored content of an artifact to a path; return its size.
 
-    `path` is the recorded one, or a path from the current folder.
+    `path` is the path as recorded, or relative to the current folder.
     """
     with session.context.store.view(session.id) as view:
         rows = list(session.context.journal.state(view).rows.select("artifact"))
@@ -430,7 +435,7 @@ def _put(session: Recorder, row: Artifact, force: bool) -> Put:
     try:
         return Put(row.path, _written(path, data, row.digest, force))
     except (InvalidInput, Refused):
-        # A folder, a link or a pipe is there; the other artifacts are not affected.
+        # A folder, a link or a pipe has this path. The other artifacts are still restored.
         return Put(row.path, "blocked")
     except ReadOnly:
         return Put(row.path, "denied")

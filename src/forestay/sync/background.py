@@ -1,16 +1,16 @@
 """Sync in a background process, so that recording never waits for a remote.
 
 At important moments (an agent starts or ends, a decision, an error, a pause), and otherwise at most
-as often as the setting allows, the recording process leaves a *wish*, the time of a file, and
-starts a process unless one is running. That one syncs with every remote, and again if another wish
-came in the meantime. If it is too early for a sync, a process waits until it is due; the time of
-another file shows that, so that no second one is started. Without a remote nothing of this happens.
-Errors are stored with the remote, for `forestay remote list`, and not shown to the recording
-process.
+as often as the setting allows, the recording process sets the time of a file (the *request*) and
+starts a sync process unless one is running. The sync process syncs with every remote, and repeats
+that if a newer request was made in the meantime. If it is too early for a sync, a process waits
+until one is due, and sets the time of another file, so that no second one is started. Without a
+remote nothing is started. Errors are stored with the remote, where `forestay remote list` shows
+them; the recording process does not see them.
 
-Before a session is resumed, the work of other devices is *fetched*, for at most a few seconds. If a
-remote does not answer or a transfer takes longer, that process continues in the background, and
-its results are there the next time.
+Before a session is resumed, the work of other devices is *fetched* by another process, for at most
+a few seconds. If it takes longer, that process continues in the background, and its results are
+used the next time.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ _WISH = "sync.wish"
 _LATER = "sync.later"
 _LOCK = "errand.lock"
 _MOST = 20
-"""The most syncs of one process, if wishes never end."""
+"""How many times one process syncs at most, even if there are further requests."""
 
 
 def request_sync(context: Context, *, is_urgent: bool) -> float:
-    """Start a sync in the background, now if it is urgent, else when it is time.
+    """Start a sync in the background: now if it is urgent, else when the next one is due.
 
     Return for how many seconds no further request is needed, because a process is waiting to sync.
     """
@@ -53,7 +53,7 @@ def request_sync(context: Context, *, is_urgent: bool) -> float:
 
 def _put_off(context: Context, now: int, due: int) -> float:
     later = _time(context, _LATER)
-    # If a process waits already, nothing is started; if it died, the next one starts when due.
+    # If a process already waits, start none. If that one died, a later request starts another.
     if not now < later <= due:
         _touch(context, _LATER, due)
         _start(context, after=(due - now) // 1000 + 1)
@@ -93,7 +93,7 @@ def _start(context: Context, after: int = 0) -> None:
     try:
         _detach(context, out, "sync", "--soon", "--quiet", after=after)
     except OSError:
-        return  # the next one will try again
+        return  # the next request tries again
     finally:
         os.close(out)
 
@@ -119,7 +119,7 @@ _DETACHED = """trap '' HUP; cd /; after=$1; shift
 
 
 def fetched(context: Context, session: str, seconds: float, passphrase: str = "") -> bytes | None:
-    """Pull one session or all in another process; return its JSON, None after `seconds`."""
+    """Pull one session or all in another process; return its JSON, or None after `seconds`."""
     import select
 
     ours, theirs = os.pipe()
@@ -147,7 +147,7 @@ def run(context: Context, sync: Callable[[], Sequence[Report]]) -> int:
     """Sync with every remote until no request is left; the exit code is always 0."""
     now = context.clock.now()
     if _time(context, _WISH) < _time(context, _LATER) <= now:
-        _touch(context, _WISH, now)  # a delayed sync is due; a running process does it, too
+        _touch(context, _WISH, now)  # a delayed sync is due; a running process can do it, too
     for _ in range(_MOST):
         before = _time(context, _WISH)
         try:
@@ -155,8 +155,8 @@ def run(context: Context, sync: Callable[[], Sequence[Report]]) -> int:
                 done = sync()
         except ForestayError:
             return 0
-        # A wish that came while the lock was held started no other process. A sync that the user
-        # started may have begun before the wished event was recorded; each round waits for it.
+        # A request made while the lock was held started no process. A sync that the user started
+        # may have begun before the event to sync was recorded; each round waits for that sync.
         if _time(context, _WISH) == before and not any(isinstance(one.error, Busy) for one in done):
             break
     return 0

@@ -1,4 +1,4 @@
-"""Open the remotes of this home, and limit how long a call to one may take.
+"""Open the remotes of this home, and limit how long a call to a remote can take.
 
 A remote that was in use before must show its mark: an empty mount point is not a new remote. Writes
 to a remote with weak guarantees are read back. No call waits forever.
@@ -20,21 +20,20 @@ from forestay.sync.remotes.port import Object, Probe, Remote
 from forestay.sync.remotes.weak_consistency import ReadBackRemote
 
 _LATE = "late"
-"""The prefix of the stored probe result if written objects are listed late."""
+"""The prefix of a stored probe result: written objects do not appear in listings at once."""
 
 
 def connect_remote(known: Known) -> Remote:
-    """Open a remote with the wrappers that it needs."""
+    """Open a remote; add a time limit, and the checks that its probe result requires."""
     remote = open_remote(known.address, known=bool(known.synced))
-    if remote.backend == "folder":  # others set their own limit
+    if remote.backend == "folder":  # other backends have their own time limit
         remote = HangDetector(remote)
     return ReadBackRemote(remote, late=known.probe.startswith(_LATE)) if known.probe else remote
 
 
 HANGS, _SLOWEST = 120.0, 32 << 10
-"""How many seconds a folder may make no progress, with one more per so many bytes in transfer.
-
-A stick may first write out earlier data.
+"""After how many seconds without progress a folder counts as hanging, and how many bytes in
+transfer add one second: a USB stick may first write out earlier data.
 """
 
 T = TypeVar("T")
@@ -44,8 +43,8 @@ class HangDetector(Remote):
     """A folder remote that counts as unreachable if a system call never returns.
 
     That happens on a mount whose server is gone; waiting would block every other sync. A call that
-    hangs cannot be ended, so each runs in a daemon thread. A late effect is harmless, as after a
-    visit that dies: names end in a hash of the content.
+    hangs cannot be ended, so each runs in a daemon thread. If it succeeds later after all, that is
+    harmless: object names end in a hash of the content, so it writes what was to be written.
     """
 
     def __init__(self, inner: Remote) -> None:
@@ -88,7 +87,7 @@ class HangDetector(Remote):
             raise Unreachable(
                 f"{self.address} does not answer",
                 why=f"a call to the system did not return within {HANGS:g} seconds",
-                hint="is its server or its disk gone? see: df -h; nothing is lost, try again later",
+                hint="check its server or disk: df -h; nothing is lost, try again later",
             )
         return answer.result()
 
@@ -97,7 +96,7 @@ class HangDetector(Remote):
         self._progress_at = time.monotonic()
 
     def _left(self) -> float:
-        """Return how many seconds are left until it counts as hanging."""
+        """Return how many seconds are left until the folder counts as hanging."""
         if self._steps != self.inner.steps:
             self._steps, self._progress_at = self.inner.steps, time.monotonic()
         more = sum(list(self._under_way.values())) / _SLOWEST
@@ -119,7 +118,7 @@ def describe_probe(probe: Probe) -> str:
 
 
 def read_group_object(remote: Remote, name: str) -> bytes:
-    """Read a device group object; raise `Tampered` if its bytes were changed."""
+    """Read a device group object; raise `Tampered` if its bytes do not match its name."""
     data = remote.get(name)
     if not object_names.is_of(name, data):
         raise Tampered("an object of your device group was changed on the storage", why=name)

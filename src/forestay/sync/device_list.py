@@ -24,7 +24,7 @@ def identity(context: Context) -> Identity:
 
 
 def with_current_group(context: Context, me: Identity) -> Identity:
-    """Return the identity with the device group as stored now."""
+    """Return the identity with the device group that is stored on this device now."""
     group = device_group.load_group(keychain.folder(context), me.key)
     return me._replace(group=group) if group is not None else me
 
@@ -32,7 +32,7 @@ def with_current_group(context: Context, me: Identity) -> Identity:
 def sync_device_list(
     context: Context, remote: Remote, known: Known, me: Identity, *, push: bool
 ) -> Identity:
-    """Merge the statements on the remote with those here, and upload those that it lacks."""
+    """Merge the statements on the remote with the local ones; upload those the remote lacks."""
     remotes = context.store.machine.remotes
     seen = {one.name: one for one in remotes.objects(known, "")}
     shown = remote.list(object_names.group_prefix(me.group.id))
@@ -44,13 +44,13 @@ def sync_device_list(
             found = device_group.decode(data, me.key)
             group = device_group.union(group, found)
         except Locked:
-            pass  # from before this device was added, or after it was revoked
+            pass  # uploaded before this device was added, or after it was revoked
         except Outdated as error:
-            context.notify(f"{error}, and it was skipped: {name}")
+            context.notify(f"{error}; this object was skipped: {name}")
             continue
         except (Tampered, NotEntitled):
-            # Nothing is lost: no device of the group wrote it.
-            context.notify(f"skipped, because no device of yours wrote it: {name}")
+            # Nothing is lost: no device of the group wrote this object.
+            context.notify(f"an object that none of your devices wrote was skipped: {name}")
         fresh.append(_record(name, found, listed[name]))
     if push:
         # Two devices revoked at once may each hold the epoch that replaced the other's.

@@ -1,8 +1,8 @@
 """The names of the devices and persons that wrote the chains of a session.
 
-A chain has an id and no name: names are stored on this machine only, its own and those that came
-with pulled packs. If there is none, the id is the name. The sync state of a session is computed
-here too, from the same tables: none of it is in the journal.
+A chain (the events of one device) has an id and no name. Names are stored on this machine only:
+the name of this device, and those that came with pulled packs. Without a name the id is shown. The
+sync state of a session is computed here too, from the same tables; none of it is in the journal.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def names(context: Context) -> dict[str, str]:
 
 
 def own_name(context: Context) -> str:
-    """Return the name of this device: in its device group, else its own setting."""
+    """Return the name of this device: from its device group, else from its settings."""
     return (
         context.store.machine.remotes.device_name() or context.settings.device_name or device_name()
     )
@@ -51,7 +51,7 @@ def persons(context: Context) -> dict[str, str]:
 
 
 def person_of(context: Context, group_id: str) -> str:
-    """Return the person of a device group: fingerprint, and the names of devices."""
+    """Describe the person of a device group by its fingerprint and the names of its devices."""
     from forestay.sync.crypto.key_text import grouped
 
     known, mark = names(context), grouped(group_id)
@@ -60,9 +60,9 @@ def person_of(context: Context, group_id: str) -> str:
 
 
 def travel(context: Context, session: str) -> Travel:
-    """Return the sync state of a session, by the remote that was synced or failed last.
+    """Return the sync state of a session with the remote that was synced, or failed, last.
 
-    Without a remote it is not synced, unless Claude Desktop uses this home.
+    Without a remote the session is not synced, unless Claude Desktop uses this home.
     """
     from forestay.formats.port import Travel
 
@@ -96,7 +96,7 @@ def _status(last: Known, error: str, waiting: int) -> str:
 
 
 def _devices(context: Context, session: str) -> list[str]:
-    """Return the names of the devices that wrote the session, sorted, and of this one."""
+    """Return the sorted names of this device and of all that wrote to the session."""
     known = names(context)
     with context.store.view(session) as view:
         chains = context.journal.state(view).core.chains

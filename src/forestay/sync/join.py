@@ -1,8 +1,9 @@
 """Join an imported session with the copy that its owner now shares on a remote.
 
-It is the same session if it has the same first event, in a pack that the owner signed. Anyone who
-can write to a remote can offer a place under any id, and controls what is joined: so a session is
-joined automatically only if it has no events of this user. Otherwise the user has to ask for it.
+Two copies are the same session if they have the same first event, in a pack that the owner signed.
+Anyone who can write to a remote can offer a place under any session id. Therefore a session is
+joined automatically only if it has no events of this user. Otherwise the user has to ask for it
+(`forestay sync --join`).
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ class SessionJoin:
         self._transfer, self._session, self._place = transfer, session, place
         self._listed = {one.name: one.size for one in listed}
         self.owner = ""
-        """The fingerprint of the person who shares it."""
+        """The fingerprint of the person who shares the session."""
 
     def is_same(self) -> bool:
         """Return whether the place holds the session that was imported here without an owner."""
@@ -59,7 +60,7 @@ class SessionJoin:
             return False
 
     def has_own(self) -> bool:
-        """Return whether the session has events of this user."""
+        """Return whether this user recorded events in the session."""
         try:
             with self._transfer.store.view(self._session) as view:
                 chains = set(self._transfer.journal.state(view).core.chains)
@@ -69,7 +70,7 @@ class SessionJoin:
         return any(one in self._transfer.own or known.get(one) == mine for one in chains)
 
     def join(self) -> None:
-        """Use that place from now on, and forget what is known of the former one."""
+        """Use the owner's place from now on; drop what is stored about the former place."""
         remotes, known = self._transfer.remotes, self._transfer.known
         before = remotes.session(known, self._session)
         left = [one.name for one in remotes.objects(known, self._session)]

@@ -78,7 +78,7 @@ def own_name(context: Context) -> str:
 
 
 def owner_name(context: Context, group_id: str) -> str:
-    """Return who the person of a device group is; empty if it is the user."""
+    """Return the person of a device group for display; "" if it is the user."""
     is_own = group_id in ("", device_group.kept_id(folder(context)))
     return "" if is_own else person_of(context, group_id)
 
@@ -100,9 +100,9 @@ def own(context: Context) -> tuple[Key, DeviceGroup]:
     group = device_group.load_group(folder(context), key)
     if group is None:
         raise Refused(
-            "this device is in no device group yet",
-            hint="forestay device add, and approve it there; or for the first device: "
-            "forestay device key init",
+            "this device is not in a device group yet",
+            hint="forestay device add, then approve it on one of your devices; "
+            "if this is the first device: forestay device key init",
         )
     return key, group
 
@@ -115,7 +115,7 @@ def init(context: Context, *, passphrase: str = "", keyring: bool = False) -> Ch
     place = folder(context)
     if keys.exists(place) and device_group.is_kept(place):
         if not (passphrase or keyring):
-            raise Refused("this device has a key already", hint="forestay device key show")
+            raise Refused("this device already has a key", hint="forestay device key show")
         key, group = own(context)
         keys.rewrap(place, key, passphrase=passphrase, keyring=keyring)
         return Changed(group, _myself(group, key), [])
@@ -198,9 +198,9 @@ def import_(context: Context, path: str) -> Changed:
         known = keys.about(place).id
         if known != key.id:
             raise Refused(
-                "this device has another key already",
-                why=f"{known}, and the file has {key.id}",
-                hint="forestay device key show; use another home for it: --home DIR",
+                "the key was not imported: this device already has another key",
+                why=f"this device has {known}, the file has {key.id}",
+                hint="forestay device key show; to use both keys, choose another home: --home DIR",
             )
     else:
         keys.adopt(place, data)
@@ -223,16 +223,16 @@ def rotate(context: Context, *, recovery: bool = False) -> Changed:
 
 
 def recover(context: Context, typed: str, agree: Callable[[DeviceGroup], object] | None) -> Changed:
-    """Rejoin with only the recovery code and a remote.
+    """Rejoin the device group with only the recovery code and a remote.
 
-    `agree` is called with the device group first, and raises if it is the wrong one.
+    First call `agree` with the device group; it raises if that is the wrong one.
     """
     recovery = keys.recovery_key(typed)
     place = folder(context)
     if device_group.is_kept(place) and _is_in(context):
-        hint = "forestay device list; if it was revoked: forestay device add --new-key, then again"
-        raise Refused("this device is in a device group already", hint=hint)
-    # Anyone who knows the recipient of the code can seal a group to it: require its signature.
+        hint = "forestay device list; if it was revoked, first: forestay device add --new-key"
+        raise Refused("this device is already in a device group", hint=hint)
+    # Anyone who knows the recipient of the code can encrypt a group to it: require its signature.
     closed: list[str] = []
     found = [one for one in _gathered(context, recovery, closed) if one.verify_key(recovery.id)]
     group = device_group.with_recovery(_the_only(found, "the recovery code opens"), recovery)
@@ -243,19 +243,19 @@ def recover(context: Context, typed: str, agree: Callable[[DeviceGroup], object]
             hint="use the newer code, or approve this device on another one: forestay device add",
         )
     _require_no_other_group(place, group)
-    # Warn if objects on a remote do not open by the first recovery code of a group. Then the code
-    # was probably replaced. Objects from before a later code never open by it, so only the first
-    # is checked. This is no error: anyone who can write there can upload such an object.
+    # If the first recovery code of a group does not decrypt all group objects on a remote, it was
+    # probably replaced: warn. A later code never decrypts the objects from before it, so only the
+    # first code is checked. This is no error: anyone who can write there can upload such objects.
     is_first = all(each.content.kind != device_group.RECOVERY for each in group.log.values())
     if is_first and any(name.startswith(object_names.group_prefix(group.id)) for name in closed):
         context.notify(
-            "this code does not open all objects of your devices: if it was replaced "
-            "(key rotate --recovery), they do not know this device; use the newer code"
+            "this recovery code does not decrypt all objects of your devices: if it was replaced "
+            "(key rotate --recovery), your devices ignore this one; use the newer code"
         )
     if agree is not None:
         agree(group)
     if device_group.is_kept(place) or is_locked(context):
-        _set_aside(context)  # that key cannot be opened, or the code would not be needed
+        _set_aside(context)  # the old key cannot be read, or the code would not be needed
     key = _key_made(context)
     device = DeviceCode(own_name(context), key.recipient, key.verify)
     if not group.is_active(key.id):
@@ -271,13 +271,13 @@ def _require_no_other_group(place: str, group: DeviceGroup) -> None:
 
 
 def _is_in(context: Context) -> bool:
-    """Return whether this device may sign in its group, by local knowledge: its key opens."""
+    """Return whether the key of this device can be read and is active in the stored group."""
     if is_locked(context):
         return False
     try:
         key, group = own(context)
     except ForestayError:
-        return False  # a keyring that is gone, a file that is damaged
+        return False  # the keyring is gone, or the file is damaged
     return group.is_active(key.id)
 
 
@@ -299,7 +299,7 @@ def ask(context: Context, *, new_key: bool = False) -> Asking:
         key, group = own(context)
         if group.is_active(key.id):
             raise Refused(
-                f"this device is in the device group {group.fingerprint} already",
+                f"this device is already in the device group {group.fingerprint}",
                 hint="forestay device list; for a new key: forestay device add --new-key",
             )
     key = _key_made(context)
@@ -326,15 +326,16 @@ def confirm(context: Context, fingerprint: str) -> Changed:
     if not found:
         asked = ", ".join(one.name for one in context.store.machine.remotes.all())
         if known:
-            why = f"what {asked} has for this device is of another device group"
-            hint = "compare it with the last line of `forestay device approve` on the other device"
+            why = f"the objects on {asked} for this device belong to another device group"
+            hint = "compare the fingerprint with the last line of `forestay device approve` on the"
+            hint += " other device"
         else:
-            why = f"nothing on {asked} is sealed to its key {key.id}"
-            hint = "its code, to be approved on the other device: forestay device add; "
-            hint += "if that was done, there: forestay sync"
+            why = f"nothing on {asked} is encrypted to the key {key.id} of this device"
+            hint = "to show the code that the other device has to approve: forestay device add; "
+            hint += "if it was approved, run on the other device: forestay sync"
         what = f"no remote shows that the device group {fingerprint} has added this device"
         raise NotThere(what, why=why, hint=hint)
-    group = _the_only(found, f"the fingerprint {fingerprint} means")
+    group = _the_only(found, f"the fingerprint {fingerprint} belongs to")
     if not group.is_active(key.id):
         raise NotEntitled("this device is not an active device of that group", why=key.id)
     _require_no_other_group(place, group)
@@ -343,7 +344,7 @@ def confirm(context: Context, fingerprint: str) -> Changed:
 
 
 def approve(context: Context, device: DeviceCode) -> Changed:
-    """Add the device with this code; it can then read everything."""
+    """Add the device with this code; it can then read all sessions of the user."""
     now = context.clock.now()
     who = keys.key_id(device.verify)
     return _change(context, lambda c, key: device_group.approve(c, key, device, made=now), who)
@@ -382,7 +383,7 @@ def _change(
 
 
 def kept(context: Context, group: DeviceGroup, key: Key, before: DeviceGroup) -> DeviceGroup:
-    """Store a changed group, and use the new names of its devices from now on."""
+    """Store a changed group, and the new names of its devices."""
     group = device_group.keep(folder(context), group, key)
     was = {each.key_id: each.name for each in before.devices()}
     pairs = ((was.get(each.key_id, each.name), each.name) for each in group.devices())
@@ -392,9 +393,9 @@ def kept(context: Context, group: DeviceGroup, key: Key, before: DeviceGroup) ->
 
 
 def find_device(group: DeviceGroup, which: str, *, active: bool = False) -> Device:
-    """Return the device with a name or an id prefix; a revoked one only if no active one fits.
+    """Return the device with a name or an id prefix; a revoked one only if no active one matches.
 
-    A device that rejoined with a new key has the same name as before.
+    A device that rejoined with a new key has the same name as its revoked key.
     """
     every = [each for each in group.devices() if each.active or not active]
     named = [each for each in every if each.name.casefold() == which.strip().casefold()]
@@ -435,7 +436,7 @@ def _gathered(context: Context, key: Key, closed: list[str] | None = None) -> li
     known = context.store.machine.remotes.all()
     if not known:
         hint = "forestay remote add usb folder:/media/usb/forestay"
-        raise InvalidInput("there is no remote", hint=hint)
+        raise InvalidInput("there is no remote yet", hint=hint)
     found: dict[str, DeviceGroup] = {}
     failed: list[ForestayError] = []
     for each in known:
@@ -446,7 +447,7 @@ def _gathered(context: Context, key: Key, closed: list[str] | None = None) -> li
                         group = device_group.decode(read_group_object(there, one.name), key)
                         before = found.get(group.id)
                         found[group.id] = device_group.union(before, group) if before else group
-                    except Locked:  # of another person, or from before this key was added
+                    except Locked:  # from another person, or from before this key was added
                         if closed is not None:
                             closed.append(one.name)
                     except (Tampered, NotEntitled, NotThere) as error:
@@ -466,6 +467,6 @@ def _the_only(found: list[DeviceGroup], what: str) -> DeviceGroup:
         raise InvalidInput(f"{what} more than one device group", why=why)
     raise NotThere(
         f"{what} no device group on any remote",
-        why="no object there is sealed to it",
+        why="no group object there is encrypted to this key",
         hint="forestay remote list; on an active device: forestay sync",
     )

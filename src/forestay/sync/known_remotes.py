@@ -32,7 +32,7 @@ class Checked(NamedTuple):
 
 
 def select_remotes(context: Context, name: str = "") -> list[Known]:
-    """Return the named remote; without a name all, those that failed last time at the end."""
+    """Return the named remote, or all without a name: those that failed last time come last."""
     every = sorted(context.store.machine.remotes.all(), key=lambda one: one.result == "failed")
     found = [one for one in every if one.name == name] if name else every
     if found:
@@ -47,8 +47,8 @@ def select_remotes(context: Context, name: str = "") -> list[Known]:
 def add(context: Context, name: str, address: str) -> Checked:
     """Check a remote and store it under a name."""
     if not _NAME.fullmatch(name):
-        why = "small letters, digits, dot, dash and underscore, at most 40"
-        raise InvalidInput(f"{name!r} is no name for a remote", why=why)
+        why = "a name has at most 40 lower-case letters, digits, dots, dashes and underscores"
+        raise InvalidInput(f"{name!r} cannot be the name of a remote", why=why)
     if context.store.machine.remotes.find(name):
         raise InvalidInput(f"there is a remote {name} already", hint="forestay remote list")
     with closing(open_remote(address)) as remote:
@@ -56,14 +56,14 @@ def add(context: Context, name: str, address: str) -> Checked:
         own = os.path.realpath(context.settings.home)
         if kind == "folder" and f"{os.path.realpath(path)}/".startswith(f"{own}/"):
             raise InvalidInput(
-                f"{path} lies in the home of this device",
-                why="what is pushed there would be lost with it",
-                hint="use another folder: on a stick, or one that a sync tool uploads",
+                f"{path} cannot be a remote: it is inside the home of Forestay",
+                why="if this disk fails, the home and the remote are lost together",
+                hint="use a folder on a USB stick, or one that a sync tool uploads",
             )
         found = _checked(name, remote)
     same = [one.name for one in context.store.machine.remotes.all() if one.address == found.address]
     if same:
-        raise InvalidInput(f"{found.address} is the remote {same[0]} already")
+        raise InvalidInput(f"{found.address} is already a remote, with the name {same[0]}")
     probe = describe_probe(found.probe)
     context.store.machine.remotes.add(name, found.address, probe, context.clock.now())
     return found
@@ -101,7 +101,7 @@ def by_place(listed: Iterable[Object]) -> dict[str, list[Object]]:
 
 
 def require_format(remote: Remote, *, make: bool) -> bool:
-    """Require the format mark of this version; return False if the remote is empty."""
+    """Require that the remote has the format mark of this version; return False if it is empty."""
     try:
         mark = remote.get(FORMAT)
     except NotThere:
@@ -111,11 +111,11 @@ def require_format(remote: Remote, *, make: bool) -> bool:
     if mark == object_names.MARK:
         return True
     if _NEWER.fullmatch(mark):
-        what = "a newer Forestay uses another format there"
-        raise Outdated(what, why=mark[:40].decode("ascii", "replace").strip(), hint="update here")
+        what = "the remote has a format of a newer Forestay"
+        why = mark[:40].decode("ascii", "replace").strip()
+        raise Outdated(what, why=why, hint="update Forestay on this device")
     raise Downgraded(
-        "the mark of the remote is not as it was written",
+        "the format mark of the remote was changed",
         why=f"{FORMAT} begins with {mark[:20]!r}, not with {object_names.MARK!r}",
-        hint="if someone damaged it, write that line there again; if it is no remote of Forestay,"
-        " choose another place",
+        hint="if this is a remote of Forestay, restore that line; if not, choose another address",
     )

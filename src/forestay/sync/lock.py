@@ -1,7 +1,7 @@
 """A lock per home: one sync at a time, and no change of keys during a sync.
 
-A sync seals with the keys that it found at its start. If a member were removed in the meantime, it
-would still seal to that member.
+A sync encrypts with the keys that it read at its start. If a member were removed during the sync,
+that member could still read what the sync uploads.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ PATIENCE = 30.0
 
 @contextmanager
 def exclusive_sync(context: Context, wait: float | None = None) -> Iterator[None]:
-    """Exclude every other sync and change of keys; raise `Busy` if one takes too long.
+    """Exclude every other sync and change of keys; raise `Busy` if another one does not end.
 
-    A sync says how long it waits; a change of keys does not.
+    A sync passes `wait`, in seconds. A change of keys does not: it waits `PATIENCE` seconds.
     """
     files.make_private_dir(context.store.home)
     path = os.path.join(context.store.home, FILE)
@@ -33,12 +33,10 @@ def exclusive_sync(context: Context, wait: float | None = None) -> Iterator[None
         try:
             held.enter_context(lock)
         except Busy:
-            why = (
-                f"another one was still running after {timeout:g} seconds, so this one did nothing"
-            )
+            why = f"it did not end within {timeout:g} seconds, so this sync was not started"
             hint = "nothing is lost: the next sync pushes the rest"
             if wait is None:
-                why = "it uses the keys from its start, so nothing was changed"
-                hint = "try again when it has ended"
-            raise Busy("a sync of this home is running", why=why, hint=hint) from None
+                why = "keys cannot be changed during a sync, so nothing was changed"
+                hint = "try again when the sync has ended"
+            raise Busy("another sync of this home is running", why=why, hint=hint) from None
         yield

@@ -1,8 +1,8 @@
 """Build packs from the events of a session, none of them too large.
 
-Events are read in the order of their arrival, in small groups, and added to the row of their chain;
-a full row becomes a pack, with the content that its events name. Memory holds one row per chain,
-however long the journal is.
+Events are read in the order of their arrival, in small groups. Each is added to the *row* of its
+chain: consecutive events of one device. A full row becomes a pack, together with the blobs that its
+events name. Memory holds one row per chain, however long the journal is.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class PendingPack(NamedTuple):
     blobs: list[Blob]
 
     def ready(self) -> EncodedPack:
-        """Encode the records; another thread can finish the pack without Python's lock."""
+        """Encode the records; another thread can compress them without Python's lock."""
         is_erased = any(stored.data is None for stored in self.events)
         return EncodedPack(self.stretch, is_erased, pack_codec.make(*self))
 
@@ -69,9 +69,10 @@ class _Row:
         self.size = 0
 
     def lacks(self, content: Iterable[Blob]) -> list[Blob]:
-        """Return the blobs that it lacks; each pack has all of its own, since one may be replaced.
+        """Return those of the blobs that are not in this row yet.
 
-        A replaced pack leaves out blobs that only erased events of that pack name.
+        A pack has all blobs that its events name, even if another pack has them too: the other one
+        may be replaced without them after an erasure.
         """
         return [blob for blob in content if blob.digest not in self.carried]
 
@@ -93,7 +94,7 @@ class _Row:
 
 
 class PackBuilder:
-    """Collects events into rows, and rows into packs."""
+    """Collect events into rows, and rows into packs."""
 
     def __init__(self, store: Store, session: str) -> None:
         self._store, self._session = store, session
@@ -132,7 +133,7 @@ class PackBuilder:
         self._rows = {}
 
     def _content(self, stored: Stored) -> Iterator[Blob]:
-        room = pack.MAX_BLOB  # an event of a newer version may name much content
+        room = pack.MAX_BLOB  # an event of a newer version may name more than fits in a pack
         for digest in dict.fromkeys(blob_names(as_sealed(stored))):
             data = self._kept(digest)
             if data is not None and len(data) <= room:
@@ -143,12 +144,12 @@ class PackBuilder:
         try:
             data = self._store.blob(digest)
         except Damaged:
-            return None  # the event is worth more than its damaged content
+            return None  # push the event without its damaged content
         return data if data is not None and len(data) <= pack.MAX_BLOB else None
 
 
 def build_packs(store: Store, view: View, there: Coverage, *, after: int) -> Iterator[PendingPack]:
-    """Yield packs of the events that arrived after a number and are not covered."""
+    """Yield packs of the events with an arrival number above `after` that the remote lacks."""
     cutting = PackBuilder(store, view.session)
     events, has = view.events(after=after), there.has
     while lot := list(islice(events, _LOT)):
@@ -175,9 +176,9 @@ _UNREADABLE = (msgspec.MsgspecError, UnicodeDecodeError)
 
 
 def _checked(lot: Sequence[Stored], session: str) -> Iterator[tuple[Stored, _Head, str]]:
-    """Return events with parsed heads and hashes; raise if one is damaged.
+    """Yield events with parsed headers and hashes; raise `Damaged` if one is damaged.
 
-    Whether each follows its predecessor is checked when it is added to a row.
+    That each follows its predecessor is checked later, when it is added to a row.
     """
     try:
         heads = [_decode(stored.header) for stored in lot]
@@ -200,7 +201,7 @@ def _head(stored: Stored, session: str) -> _Head:
 
 
 def _damaged(stored: Stored, session: str, why: str) -> Damaged:
-    what = f"event {stored.seq} of session {session} is damaged, and is not pushed"
+    what = f"event {stored.seq} of session {session} is damaged and was not pushed"
     return Damaged(what, why=why, hint="forestay doctor --fix", session=session)
 
 
@@ -218,20 +219,21 @@ def stretch_of(store: Store, view: View, wanted: Stretch) -> Iterator[PendingPac
                 break
     if not found or found[-1][1].n != wanted.first or found[-1][1].prev != wanted.before:
         raise Damaged(
-            f"session {view.session} does not have the events it pushed", hint="forestay verify"
+            f"session {view.session} lacks events that this device pushed earlier",
+            hint="forestay verify",
         )
     yield from cutting.add(found[::-1])
     yield from cutting.rest()
 
 
 def coverage(view: View, there: Sequence[Stretch], forked: Iterable[str]) -> Coverage:
-    """Return which events are covered; `forked` chains are compared event by event."""
+    """Return which events the stretches cover; `forked` chains are compared event by event."""
     branching = set(forked) & {one.device for one in there}
     return Coverage(there, links_of(view, branching) if branching else {})
 
 
 def links_of(view: View, devices: Container[str]) -> dict[str, Link]:
-    """Return how the events of some chains follow each other."""
+    """Return the number and predecessor of each event of these chains, by hash."""
     links: dict[str, Link] = {}
     for stored in view.events():
         header = ev.parse_header(stored.header)

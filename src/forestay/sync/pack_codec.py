@@ -1,8 +1,8 @@
 """Encode and decode a pack of one stretch in memory, fast.
 
-Synced packs are small, and a new device reads many: every event is parsed once and hashed once, and
-the results are passed on. The checks are as strict as in `journal.pack`: a pack with any deviation
-is given to the reader there, which reports the defect.
+Synced packs are small, and a new device reads many of them: so every event is parsed and hashed
+only once. The checks are as strict as in `journal.pack`: if this fast reader finds any deviation,
+the reader there reads the pack again and reports the defect.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class _Odd(Exception):
 
 
 def load(data: bytes, *, name: str = "the pack") -> tuple[Row, list[Blob]]:
-    """Decode the stretch and the blobs of a pack; raise as `pack.Reader` does."""
+    """Return the stretch and the blobs of a pack; raise the same errors as `pack.Reader`."""
     try:
         return _load(data)
     except (*_ODD, _Odd):
@@ -179,7 +179,7 @@ class Made(NamedTuple):
         start = _RECORD.pack(b"M", len(reader)) + reader
         try:
             from isal.isal_zlib import compress
-        except ImportError:  # not available for every platform
+        except ImportError:  # isal is not available for every platform
             compress = zlib.compress
         whole = MAGIC + compress(start + self.records, _QUICKLY)
         return whole + sha256(whole).digest()
@@ -213,12 +213,13 @@ def _read_carefully(data: bytes, name: str) -> tuple[Row, list[Blob]]:
     reader = pack.Reader((data,), name=name, limits=pack.Limits(total=MOST))
     events = sum(count for _, count in reader.manifest.sessions)
     if events > MOST_EVENTS:
-        why = f"{events:,} events; at most {MOST_EVENTS:,} travel together"
-        raise InvalidInput(f"{name} cannot be taken", why=why)
+        why = f"it has {events:,} events; a pack can have at most {MOST_EVENTS:,}"
+        raise InvalidInput(f"{name} cannot be imported", why=why)
     items = list(reader)
     ranges = [item for item in items if isinstance(item, Range)]
     if len(ranges) != 1:
-        raise Damaged(f"{name} does not hold one stretch", why=f"{len(ranges)} of them", file=name)
+        why = f"it has {len(ranges)}"
+        raise Damaged(f"{name} does not have exactly one range of events", why=why, file=name)
     headers = [ev.parse_header(sealed.header) for sealed in ranges[0].events]
     hashes = [sealed.hash for sealed in ranges[0].events]
     blobs = [item for item in items if isinstance(item, Blob)]

@@ -1,11 +1,11 @@
-"""Plan a sync: what a remote has of a session's chains, what it lacks, what it must have.
+"""Compute what a remote has of a session's chains, what it lacks, and what it should still have.
 
 A *stretch* is a range of one chain, from a first to a last number, with the hash of the event
-before it and of its last one; a pack holds one stretch. Stretches may overlap: two devices pushed
-the same events, or one merged small packs. A chain is *whole* up to a number if everything from 1
-to there is covered; a stretch behind a gap is *loose*, because a push is running or was
-interrupted. A *reported head* (number and hash) was known to be there: by the claim of a pack, or
-because this device saw it. A storage that shows less than the reported heads is caught.
+before it and of its last one; a pack has one stretch. Stretches can overlap, if two devices pushed
+the same events, or one merged small packs. A chain is *whole* up to a number if stretches cover all
+events from 1 to that number; a stretch after a gap is *loose*, because a push is running or was
+interrupted. A *reported head* (number and hash) is an event that was on the remote before: the
+claim of a pack reports it, or this device saw it. If the remote lacks it, data was lost or hidden.
 
 Everything here is computed from values; nothing is read or sent.
 """
@@ -22,7 +22,7 @@ MOST_BYTES = 4 << 20
 
 _END = 1 << 62
 _FEW = 16
-"""So many small packs in a row are merged."""
+"""How many adjacent small packs are needed before they are merged."""
 
 
 class Stretching(Protocol):
@@ -59,7 +59,7 @@ class Stretch(NamedTuple):
 
 
 class ReportedHead(NamedTuple):
-    """A head that is known to be on the remote; `here` if this device saw it itself."""
+    """A head that was on the remote before; `here` if this device itself saw it there."""
 
     device: str
     n: int
@@ -68,7 +68,7 @@ class ReportedHead(NamedTuple):
 
 
 class Missing(NamedTuple):
-    """A reported head that the remote does not show; `instead` are the hashes in its place."""
+    """A reported head that the remote lacks; `instead` has the hashes found at its number."""
 
     head: ReportedHead
     whole: int
@@ -76,11 +76,11 @@ class Missing(NamedTuple):
 
 
 Hashes = Callable[[Stretch, int], Iterable[str]]
-"""Look up the hashes of the event with a number on a stretch; none if unknown here."""
+"""Look up the hashes of the event with this number in a stretch; empty if unknown."""
 
 
 def whole(stretches: Iterable[Stretch]) -> int:
-    """Return up to which number a chain is covered without a gap."""
+    """Return the number up to which the stretches cover a chain without a gap."""
     reach = 0
     for one in sorted(stretches, key=lambda one: one.first):
         if one.first > reach + 1:
@@ -97,7 +97,7 @@ def by_chain(stretches: Iterable[Stretch]) -> dict[str, list[Stretch]]:
 
 
 def heads_of(stretches: Iterable[Stretch]) -> dict[str, tuple[int, str]]:
-    """Return up to where each chain is whole, and the hash there."""
+    """Return for each chain the number up to which it is whole, and the hash of that event."""
     found = {}
     for device, chain in by_chain(stretches).items():
         reach = whole(chain)
@@ -110,7 +110,7 @@ def heads_of(stretches: Iterable[Stretch]) -> dict[str, tuple[int, str]]:
 def missing(
     stretches: Iterable[Stretch], reported: Iterable[ReportedHead], held: Hashes
 ) -> list[Missing]:
-    """Return the reported heads that are missing or different."""
+    """Return the reported heads that the remote lacks, or has with another hash."""
     chains = by_chain(stretches)
     reach = {device: whole(each) for device, each in chains.items()}
     found = []
@@ -123,9 +123,9 @@ def missing(
 
 
 def _others(chain: Sequence[Stretch], head: ReportedHead, held: Hashes) -> tuple[str, ...]:
-    """Return the hashes at the number of a reported head, if that one is not among them.
+    """Return the hashes at the number of a reported head; empty if its own hash is among them.
 
-    Inside a stretch, only the events themselves have the hash.
+    A stretch names only the hash of its last event; `held` looks up the others.
     """
     others: set[str] = set()
     for one in chain:
@@ -147,8 +147,8 @@ Link = tuple[str, int, str]
 class Coverage:
     """Which events a remote has, by stretches that are also in the journal.
 
-    On a chain with one head the number decides. On a forked chain (a copied home) one branch does
-    not cover the other: `links` are the events of such chains, by their hashes.
+    On a chain with one head an event is found by its number. A forked chain (from a copied home)
+    has several events with one number: `links` are the events of such chains, by hash.
     """
 
     def __init__(self, there: Iterable[Stretch], links: Mapping[str, Link]) -> None:
@@ -171,7 +171,7 @@ class Coverage:
 
 
 def _joined(chain: Iterable[Stretch]) -> list[tuple[int, int]]:
-    """Return the numbers that stretches cover, as disjoint spans."""
+    """Return the numbers that the stretches cover, as separate spans."""
     found: list[tuple[int, int]] = []
     for first, last in sorted((one.first, one.last) for one in chain):
         if found and first <= found[-1][1] + 1:
@@ -182,7 +182,7 @@ def _joined(chain: Iterable[Stretch]) -> list[tuple[int, int]]:
 
 
 def back(stretch: Stretch, links: Mapping[str, Link]) -> Iterator[str]:
-    """Yield the hashes of a stretch, from its last event back."""
+    """Yield the hashes of the events of a stretch, the last event first."""
     hash = stretch.after
     while hash in links and links[hash][1] >= stretch.first:
         yield hash
@@ -208,7 +208,7 @@ class Pack(NamedTuple):
 
 
 def crowded(packs: Iterable[Pack], *, few: int = _FEW) -> list[list[Pack]]:
-    """Return rows of adjacent small packs of one chain that are worth merging.
+    """Return rows of adjacent small packs of one chain, each long enough to be merged.
 
     A large pack ends a row.
     """
@@ -234,9 +234,9 @@ def _follows(one: Stretch, next: Stretch) -> bool:
 
 
 class Plan(NamedTuple):
-    """The plan of one sync of a session.
+    """What one sync of a session has to read.
 
-    `fetch` are names to read; `gone` are known packs that are no longer listed.
+    `fetch` are the names of packs to read; `gone` are known packs that are no longer listed.
     """
 
     fetch: list[str]
@@ -247,7 +247,7 @@ class Plan(NamedTuple):
 def plan(listed: Iterable[str], known: Mapping[str, Stretch]) -> Plan:
     """Compare the listed packs with the known ones.
 
-    A pack that is gone covers nothing; `missing` decides whether that is a loss.
+    A pack that is gone covers no events; `missing` decides whether the remote lost data.
     """
     names = set(listed)
     there = [stretch for name, stretch in known.items() if name in names]

@@ -1,15 +1,15 @@
-"""Pull: fetch the new packs of a session, check all of them, then append their events.
+"""Pull a session: fetch its new packs, check all of them, then append their events.
 
 `PackReader` checks each pack against its name, its seal and its claim. `PackCheck` compares all new
-packs with what is known to be on the remote: the packs that this device saw before, and the heads
-that claims report. If the remote shows less, or something else, that is an error of its own class:
-nothing of the session is appended, nothing in the local record changes, and other sessions are not
-affected. A pack that is refused and that no other pack needs is skipped and reported.
+packs with what was on the remote before: the packs that this device saw, and the heads that claims
+report. If the remote has less, or something else, an error is raised: no event of the session is
+appended, nothing stored about the remote changes, and other sessions are synced. A pack that is
+refused and that no other pack needs is skipped and reported.
 `SessionPull` appends the events through the journal. An event whose predecessor is still missing
 waits for the next pull. Tombstones of other devices are applied here too.
 
-The contents of packs stay in memory until all are checked: the first as parsed rows, more as sealed
-bytes (a tenth of the memory); the rest is fetched a second time.
+The contents of packs stay in memory until all packs are checked: the first ones parsed, further
+ones as encrypted bytes, which need a tenth of the memory; the rest is fetched a second time.
 """
 
 from __future__ import annotations
@@ -51,26 +51,26 @@ from forestay.sync.remotes import object_names
 from forestay.sync.remotes.object_names import PackName
 from forestay.sync.session import MOST_NAME, Exchange
 
-LOOK_THERE = "nothing of it was pulled; check the storage"
-_MEND = (
-    "nothing of it was pulled; to upload it again, on a device that has the events:"
-    " forestay sync --push {remote} --again"
+_CHECK_STORAGE = "nothing of the session was pulled; check the storage"
+_UPLOAD_AGAIN = (
+    "nothing of the session was pulled; to upload the pack again, run on a device that has its"
+    " events: forestay sync --push {remote} --again"
 )
 
 
 READY, MEMORY = 16 << 20, 64 << 20
-"""How many bytes of packs stay in memory until they are appended: parsed, and sealed."""
+"""How many bytes of packs stay in memory until they are appended: parsed, and encrypted."""
 
 Content = tuple[Row, list[Blob]]
 
 
 class Opened(NamedTuple):
-    """A pack that was found intact."""
+    """A pack that was decrypted and passed all checks."""
 
     name: str
     size: int
     weight: int
-    """How many bytes its content has."""
+    """The size of its content in bytes."""
     claim: Claim
     stones: list[Sealed]
     erased: list[tuple[Header, str]]
@@ -81,7 +81,7 @@ class Opened(NamedTuple):
 
 
 class Refusal(NamedTuple):
-    """A pack that is unchanged on the storage, but whose signer was not allowed to push it."""
+    """A pack that is intact, but whose signer was not allowed to push it."""
 
     name: str
     error: ForestayError
@@ -96,14 +96,14 @@ class PackReader:
         self._sealed: dict[str, bytes] = {}
         self._room = [READY, MEMORY]
         self._last: dict[str, Content] = {}
-        """The pack that was parsed last a second time: several heads may be inside it."""
+        """The last pack that was parsed again; several heads can be in the same pack."""
 
     def read(self, name: PackName) -> Opened:
         """Fetch and open the pack of a name."""
         return self.opened(name, self._exchange.transfer.get(name.name))
 
     def judged(self, name: PackName, data: bytes) -> Opened | Refusal:
-        """Open a pack, or return why it is refused; raise if the storage changed it."""
+        """Decrypt and check a pack, or return why it is refused; raise if its bytes changed."""
         try:
             return self.opened(name, data)
         except (Tampered, NotEntitled) as error:
@@ -117,7 +117,7 @@ class PackReader:
             return kept
         name = object_names.as_pack(one.name)
         if name is None:
-            raise Tampered("a pack has no name", why=one.name)
+            raise Tampered("a pack has an invalid name", why=one.name)
         data = self._sealed.get(one.name)
         data = self._exchange.transfer.get(one.name) if data is None else data
         self._last = {one.name: self._read(name, data)[1]}
@@ -145,7 +145,7 @@ class PackReader:
         if claim.session != self._session:
             raise self._swapped(f"{name.name} belongs to another session", is_kept)
         if self._exchange.keys.chain(claim.device) != name.chain:
-            raise self._swapped(f"{name.name} is of device {claim.device}", is_kept)
+            raise self._swapped(f"{name.name} is a pack of device {claim.device}", is_kept)
         if (claim.first, claim.last) != (name.first, name.last):
             why = f"{name.name} has the events {claim.first} to {claim.last}"
             raise self._replayed(why, is_kept)
@@ -170,20 +170,20 @@ class PackReader:
         except Locked:
             if is_kept and not self._exchange.transfer.is_elsewhere(name):
                 raise
-            why = f"{name.name} is sealed to the key of another session"
+            why = f"{name.name} is encrypted to the key of another session"
             raise self._swapped(why, is_kept) from None
         except Tampered as error:
             if type(error) is Tampered and not is_kept:
                 raise Tampered(
-                    "a pack was changed on the storage",
-                    why=f"the bytes of {name.name} changed; {error}",
+                    "a pack was changed on the remote",
+                    why=f"the bytes of {name.name} do not match its name; {error}",
                     hint=self._hint(is_kept),
                     session=self._session,
                 ) from error
             raise
 
     def _swapped(self, why: str, is_kept: bool) -> Swapped:
-        what = "a pack is in the place of another"
+        what = "a pack is stored under the name of another pack"
         return Swapped(what, why=why, hint=self._hint(is_kept), session=self._session)
 
     def _replayed(self, why: str, is_kept: bool) -> Replayed:
@@ -191,8 +191,12 @@ class PackReader:
         return Replayed(what, why=why, hint=self._hint(is_kept), session=self._session)
 
     def _hint(self, is_kept: bool) -> str:
-        """Return the hint: a pack whose bytes changed can be uploaded again."""
-        return LOOK_THERE if is_kept else _MEND.format(remote=self._exchange.transfer.known.name)
+        """Return the hint: how to upload the pack again if its bytes changed, else to check it."""
+        return (
+            _CHECK_STORAGE
+            if is_kept
+            else _UPLOAD_AGAIN.format(remote=self._exchange.transfer.known.name)
+        )
 
     def _loaded(self, claim: Claim, body: bytes) -> tuple[Row, list[Blob]]:
         try:
@@ -214,27 +218,27 @@ class PackReader:
         return row, blobs
 
 
-_LATE = "a storage that lists late shows it after a while: try again"
+_LATE = "if the storage shows new files late, try again after a while"
 
 
 class PackCheck:
-    """Fetches the new packs of one session and checks all of them together."""
+    """Fetch the new packs of one session and check all of them together."""
 
     def __init__(self, exchange: Exchange, reader: PackReader) -> None:
         self._exchange, self._reader = exchange, reader
         self._transfer, self._session = exchange.transfer, exchange.session
         self._owners = dict(exchange.owners)
         self._refused: dict[str, ForestayError] = {}
-        """Packs that are refused for good."""
+        """Packs that are refused, whatever packs arrive later."""
         self._for_now: dict[str, ForestayError] = {}
-        """Packs that may be valid together with packs that are still missing."""
+        """Packs that cannot be judged before packs that are still missing arrive."""
         self._of_removed: set[str] = set()
-        """Packs of revoked devices: the heads that they report are ignored."""
+        """Packs of revoked devices; the heads that their claims report are ignored."""
         self._doubtful: list[Missing] = []
-        """Missing heads that only persons reported whom the user doubts."""
+        """Missing heads that were reported only by persons whose reports the user ignores."""
 
     def fetch_and_check(self) -> list[Opened]:
-        """Return the new packs that are valid; raise if the remote hides or changed something."""
+        """Return the new packs that are valid; raise if the remote hid or changed any pack."""
         opened: dict[str, Opened] = {}
         for pause in (*self._transfer.patience, None):
             found = self._exchange.plan()
@@ -266,7 +270,7 @@ class PackCheck:
         return sound
 
     def _require_not_refused(self, lacking: Iterable[Missing]) -> None:
-        """Raise the refusal of a pack, if that is why a reported head is missing."""
+        """If a reported head is missing because its pack was refused, raise that refusal."""
         refused = {**self._for_now, **self._refused}
         chains = {self._exchange.keys.chain(one.head.device) for one in lacking} if refused else ()
         for name, error in refused.items():
@@ -275,7 +279,7 @@ class PackCheck:
                 raise error
 
     def _open(self, found: Plan, opened: dict[str, Opened]) -> bool:
-        """Open packs that are not open yet; return True if a listed one is gone."""
+        """Decrypt the packs that were not decrypted yet; return True if a listed one is gone."""
         packs, late = self._exchange.packs, False
         new = [name for name in found.fetch if name not in opened and name not in self._refused]
         order = sorted((packs[name].first, name) for name in new)
@@ -287,7 +291,7 @@ class PackCheck:
             if data is None:
                 late = True
                 continue
-            # Not in the threads that fetch: all of them would wait for Python's lock.
+            # Decrypt outside of the threads that fetch: they would all wait for Python's lock.
             one = self._reader.judged(name, data)
             self._transfer.done("down", name.events)
             if isinstance(one, Refusal):
@@ -315,7 +319,7 @@ class PackCheck:
                 del opened[name]
 
     def _is_allowed_to_erase(self, one: Opened, name: PackName) -> bool:
-        """Refuse erasures by a revoked device: it may be in other hands."""
+        """Refuse erasures by a revoked device: a thief may have it."""
         if not self._exchange.keys.is_of_removed(one.claim, name):
             return True
         self._of_removed.add(one.name)
@@ -323,9 +327,9 @@ class PackCheck:
         if not (one.stones or one.erased) or not is_met:
             return True
         self._refused[one.name] = NotEntitled(
-            "a revoked device has erased something there",
-            why=f"device {one.claim.signer}; nothing was erased here",
-            hint="to erase it, forget it on an active device",
+            "a revoked device erased events of the session on the remote",
+            why=f"device {one.claim.signer}; nothing was erased on this device",
+            hint="to erase these events, run on an active device: forestay session forget",
             session=self._session,
         )
         return False
@@ -345,19 +349,19 @@ class PackCheck:
         shown = [*found.there, *new]
 
         def on(stretch: Stretch, n: int) -> set[str]:
-            """Return the hash of an event on a stretch, from the pack or from the journal."""
+            """Return the hashes of the event with number `n`, from the pack or the journal."""
             if one := new.get(stretch):
                 return {self._reader.content(one)[0].hashes[n - stretch.first]}
             held = self._hashes.get((stretch.device, n), set())
             return held if len(held) < 2 else held & set(back(stretch, self._links))
 
-        # In order, so that a pack that is parsed again serves for all heads in it.
+        # Sorted, so that each pack is parsed again at most once for all heads in it.
         self._doubtful = missing(shown, sorted(set(doubtful)), on)
         return missing(shown, sorted(set(reported)), on)
 
     @cached_property
     def _hashes(self) -> dict[tuple[str, int], set[str]]:
-        """The hashes of local events by device and number; computed only if needed."""
+        """The hashes of local events, by device and number."""
         found: dict[tuple[str, int], set[str]] = {}
         for hash, (device, n, _) in self._links.items():
             found.setdefault((device, n), set()).add(hash)
@@ -382,44 +386,47 @@ class PackCheck:
         head = first.head
         kind = Forked if first.instead else RolledBack if head.here else Truncated
         what = {
-            Forked: "the remote shows another history than before",
-            RolledBack: "the remote shows an older state than before",
-            Truncated: "the remote does not show everything it has",
+            Forked: "the remote has a different history of the session than at the last sync",
+            RolledBack: "the remote has an older state of the session than at the last sync",
+            Truncated: "the remote does not show all events of the session that it has",
         }[kind]
         others: list[str] = []
-        if not head.here:  # other persons report the head, and their report may be false
+        if not head.here:  # only other persons reported the head, and their report may be false
             every = {one.circle for one in claims if one.heads.get(head.device) == head[1:3]}
             every.discard(self._transfer.identity.group.id)
             others = [key_text.grouped(one) for one in sorted(every)]
         device = coerce_input(head.device, limit=MOST_NAME, lines=False)
-        why = f"of device {device} it has events up to {first.whole}, not {head.n}"
+        why = f"it has the events of device {device} up to {first.whole}, not up to {head.n}"
         if first.instead:
-            why = f"event {head.n} of device {device} is another one"
+            why = f"event {head.n} of device {device} is a different one"
         why += f", as {', '.join(others)} reports" if others else ""
         remote = self._transfer.known.name
         pull = f"forestay sync --pull {remote} --session {self._session}"
         if doubted:
-            hint = "you doubt them, so the rest was synced"
-            hint += f"; to end that: {pull} --believe {others[0]}" if others else ""
+            hint = "you ignore these reports, so the rest was synced"
+            hint += f"; to trust them again: {pull} --believe {others[0]}" if others else ""
         else:
-            again = f"; to upload it again: forestay sync --push {remote} --again"
+            again = f"; to upload the missing events: forestay sync --push {remote} --again"
             hint = _LATE + (again if self._have(lacking) else "")
-            hint += f"; to ignore their reports: {pull} --doubt {others[0]}" if others else ""
+            hint += f"; to ignore these reports: {pull} --doubt {others[0]}" if others else ""
         return kind(what, why=why, hint=hint, session=self._session)
 
     # -- permissions ---------------------------------------------------------------------------
 
     def _wrong_owners(self, opened: Sequence[Opened]) -> dict[str, ForestayError]:
-        """Return packs whose signer does not own the chain: the first signer owns it."""
+        """Return an error for each pack whose signer does not own its chain.
+
+        The person who signed the first pack of a chain owns it.
+        """
         refused: dict[str, ForestayError] = {}
         owners = dict(self._exchange.owners)
         for one in sorted(opened, key=lambda one: (one.claim.device, one.claim.first)):
             if one.claim.imported and one.claim.circle == self._exchange.keys.owner:
-                continue  # it claims no author, and only the session's owner may push it
+                continue  # an imported pack names no author; only the session's owner can push it
             owner = owners.setdefault(one.claim.device, one.claim.circle)
             if owner != one.claim.circle or one.claim.imported:
                 if one.claim.device not in self._owners:
-                    raise self._foreign(one, owner)  # which of the two owns it is unknown
+                    raise self._foreign(one, owner)  # which of the two owns the chain is unknown
                 refused[one.name] = self._foreign(one, owner)
         self._exchange.owners = owners
         named = [one.claim for one in opened if one.claim.name and one.name not in refused]
@@ -429,10 +436,10 @@ class PackCheck:
         return refused
 
     def _vouched(self, opened: Iterable[Opened]) -> list[Opened]:
-        """Return the packs without imported ones whose beginning is still missing.
+        """Return the packs, without imported ones whose chain lacks its first events.
 
-        Imported events of a chain that has an owner must be signed by that owner as well, or be a
-        parallel branch from the first event on: then the writer found the id in use.
+        If a chain has an owner, that person must have signed its imported events too, or they must
+        form a separate branch from the first event on: two devices used the same id.
         """
         every, late = list(opened), set[str]()
         for one in every if any(one.claim.imported for one in every) else ():
@@ -446,7 +453,7 @@ class PackCheck:
                 if not self._is_parallel(one, every, known, owner):
                     late.add(one.name)
         sound = [one for one in every if one.name not in late]
-        # Events of others under an id of this home: it must not sign them anywhere.
+        # Other persons signed events under an id of this home: this device must never sign them.
         mine, found = self._transfer.identity.group.id, dict[str, str]()
         for one in sound:
             if one.claim.device in self._transfer.own and one.claim.circle != mine:
@@ -459,7 +466,7 @@ class PackCheck:
     def _is_parallel(
         self, one: Opened, every: Sequence[Opened], signed: set[str], owner: str
     ) -> bool:
-        """Accept a branch that is parallel to its chain; False if its beginning is missing."""
+        """Accept a branch that is separate from its chain; False if its beginning is missing."""
         links = dict(self._links)
         for pack in every:
             if pack.claim.imported and pack.claim.device == one.claim.device:
@@ -481,12 +488,12 @@ class PackCheck:
     def _foreign(self, one: Opened, owner: str) -> Tampered:
         return Tampered(
             f"another person appended to the chain of device {one.claim.device}",
-            why=f"it belongs to {owner[:20]}, this pack is of {one.claim.circle[:20]}",
+            why=f"the chain belongs to {owner[:20]}, the pack to {one.claim.circle[:20]}",
             session=self._session,
         )
 
     def _wrongly_erased(self, opened: Sequence[Opened]) -> dict[str, ForestayError]:
-        """Return packs with erased content that no valid tombstone covers."""
+        """Return an error for each pack with erased content that no valid tombstone covers."""
         refused: dict[str, ForestayError] = {}
         if not any(one.erased for one in opened):
             return refused
@@ -497,8 +504,8 @@ class PackCheck:
                 if not one.claim.tombstone or not known:
                     refused[one.name] = Tampered(
                         f"the content of event {header.device}:{header.n} is missing in its pack",
-                        why="no tombstone of an entitled device covers it",
-                        hint=LOOK_THERE,
+                        why="no device that is allowed to erase it has recorded an erasure",
+                        hint=_CHECK_STORAGE,
                         session=self._session,
                     )
         return refused
@@ -518,7 +525,7 @@ AT_ONCE = 20_000
 
 
 class SessionPull:
-    """Pulls one session."""
+    """Pull one session."""
 
     def __init__(self, exchange: Exchange) -> None:
         self._exchange, self._transfer = exchange, exchange.transfer
@@ -528,7 +535,7 @@ class SessionPull:
         self._heeds = False
 
     def pull(self) -> None:
-        """Fetch, check and append new packs, and store what is known of the remote."""
+        """Fetch, check and append new packs, and store what the remote has now."""
         opened = self._check.fetch_and_check()
         gone = self._exchange.plan().gone
         seq = self._exchange.here(lambda view: view.seq, 0)
@@ -537,7 +544,7 @@ class SessionPull:
         left = self._append_packs(sorted(opened, key=lambda one: (one.claim.made, one.claim.first)))
         where = {"id": self._session, "forgotten": 1}
         if self._outcome.new and self._transfer.store.catalogue(where=where, limit=1):
-            self._outcome.new = False  # there is nothing to resume
+            self._outcome.new = False  # the session has no events, so there is nothing to resume
         taken = [one for one in opened if one.name not in left]
         self._outcome.packs_down = len(taken)
         self._outcome.bytes_down = sum(one.size for one in taken)
@@ -558,7 +565,7 @@ class SessionPull:
         return self._exchange.here(lambda view: state(view).count("dispute.open"), 0)
 
     def _append_packs(self, opened: Sequence[Opened]) -> set[str]:
-        """Append packs to the journal; return the names of those that wait for others."""
+        """Append packs to the journal; return the names of those whose predecessors are missing."""
         late = [one for lot in _groups(opened) for one in self._append_group(lot)]
         before = -1
         while late and before != self._outcome.down:
@@ -567,7 +574,7 @@ class SessionPull:
         return {one.name for one in late}
 
     def _append_group(self, opened: Sequence[Opened]) -> list[Opened]:
-        """Append what is possible of these packs; return those that are incomplete."""
+        """Append the events of these packs; return the packs whose predecessors are missing."""
         if not opened:
             return []
         whole = [self._reader.content(one) for one in opened]
@@ -582,13 +589,13 @@ class SessionPull:
         return left
 
     def _merge(self, rows: Sequence[Row], blobs: Sequence[Blob]) -> set[str]:
-        """Append events to the journal; return the hashes of those that wait for others."""
+        """Append events to the journal; return the hashes of those without their predecessor."""
         content = list({blob.digest: blob.data for blob in blobs}.items())
         arrived = [one for row in rows for one in row.events()]
         kinds = set[str]().union(*(row.kinds for row in rows))
         if WHOLE in kinds:
-            # Another person may have forgotten only their own copy of the session. That is the
-            # last event of its chain, so skipping it skips nothing else.
+            # If another person has forgotten the session, that concerns only their own copy. The
+            # tombstone is the last event of its chain, so skipping it skips nothing else.
             may_erase = self._exchange.may_erase
             arrived = [
                 one for one in arrived if one[1].kind != WHOLE or may_erase(one[1].device, "")
@@ -610,7 +617,7 @@ class SessionPull:
         return {one.hash for one in taken.left}
 
     def _look_for_erased(self, taken: Sequence[Opened]) -> None:
-        """Note which packs hold erased content: their device did not know the tombstone."""
+        """Record which packs have erased content: their device did not know of the erasure."""
         exchange = self._exchange
 
         def read(view: View) -> None:
@@ -624,11 +631,11 @@ class SessionPull:
         exchange.here(read, None)
 
     def _mark_after(self, seq: int) -> There:
-        """Return the mark of the session after a pull."""
+        """Return how far the session and the remote are equal after a pull."""
         exchange, there = self._exchange, self._exchange.there
         beyond = there.beyond + self._outcome.down
         if any(exchange.holds_erased.values()):
-            # The session is not up to date there before these packs are replaced.
+            # The remote is not up to date until these packs are replaced.
             return exchange.mark(beyond=there.pushed + beyond)
         if not self._heeds and there.pushed + there.beyond == seq and self._outcome.down:
             all_of_it = exchange.here(lambda view: self._end(view, seq + self._outcome.down), None)
@@ -637,7 +644,7 @@ class SessionPull:
         return exchange.mark(there.pushed, there.hash, beyond)
 
     def _end(self, view: View, seq: int) -> tuple[int, str] | None:
-        """Return the last number and its hash, if nothing was recorded in the meantime."""
+        """Return the last arrival number and its hash, if no event was recorded during the pull."""
         if view.seq != seq:
             return None
         (last,) = view.events(after=view.seq - 1, limit=1)
@@ -645,7 +652,7 @@ class SessionPull:
 
 
 def _groups(opened: Sequence[Opened]) -> Iterator[list[Opened]]:
-    """Group packs for one append: large enough to be fast, small enough for memory."""
+    """Group packs, each group for one append: large enough to be fast, small enough for memory."""
     lot: list[Opened] = []
     count = weight = 0
     for one in opened:

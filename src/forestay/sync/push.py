@@ -1,10 +1,10 @@
-"""Push: seal the events that a remote lacks into packs and upload them.
+"""Push a session: encrypt the events that a remote lacks into packs and upload them.
 
-All packs but the last are uploaded at the same time, and the last one after them. Only the last one
+All packs but the last are uploaded in parallel, and the last one after them. Only the last one
 reports the new heads, so an interrupted push does not look like a loss of data on the remote.
 
-`PackReplacement` replaces packs by others that cover the same range: packs that hold forgotten
-content by *erased twins*, which name a tombstone, and many small packs by few. The new packs are
+`PackReplacement` replaces packs by others that cover the same range: packs with forgotten content
+by *erased twins*, which name a tombstone instead, and many small packs by few. The new packs are
 uploaded before the old ones are deleted.
 """
 
@@ -30,21 +30,21 @@ from forestay.sync.session import IMPORTED, Exchange
 
 _UNSHARE = "the log shows both as unknown; to remove them: forestay share remove {session} WHO"
 _EXPORT = (
-    "it stays here and is pushed to other remotes; to give the others all of it:"
-    " forestay --session {session} backup export FILE, and each of them:"
+    "the session stays here and is pushed to other remotes; to give the other members all of it:"
+    " forestay --session {session} backup export FILE; then each of them runs:"
     " forestay backup import FILE"
 )
 
 
 class SessionPush:
-    """Pushes one session."""
+    """Push one session."""
 
     def __init__(self, exchange: Exchange, pull: SessionPull) -> None:
         self._exchange, self._pull = exchange, pull
         self._transfer, self._outcome = exchange.transfer, exchange.outcome
         self._last: PendingPack | None = None
         self._left = 0
-        """The number of events that were not pushed because this user may not."""
+        """The number of events that were not pushed because this user is not allowed to."""
         self._stay: set[str] = set()
         self._unconfirmed = self._transfer.remotes.unconfirmed()
         self._doubtful = 0
@@ -53,7 +53,7 @@ class SessionPush:
         self._is_of_others = not exchange.is_own_session
 
     def push(self) -> None:
-        """Upload what the remote lacks; new packs of local chains are pulled first."""
+        """Upload the events that the remote lacks; first pull new packs of local chains."""
         exchange = self._exchange
         if self._transfer.again:
             self._drop_changed()
@@ -83,14 +83,15 @@ class SessionPush:
             (last,) = view.events(after=view.seq - 1, limit=1)
             mark = exchange.mark(view.seq, as_sealed(last).hash)
             if self._left:
-                # They wait for their author, or for a proof that they belong to the user.
+                # These events stay here until their author pushes them, or the user proves that
+                # they are the user's own.
                 mark = exchange.mark(beyond=view.seq - self._left)
         sent = [one for one in exchange.sent if one.name in exchange.known]
         exchange.remember(mark, found=sent, gone=exchange.gone)
         self._require_own_place()
 
     def _drop_changed(self) -> None:
-        """Delete own packs that were changed on the storage: their events are pushed again."""
+        """Delete own packs whose bytes changed on the remote; their events are pushed again."""
         exchange = self._exchange
         known = [exchange.known[name] for name in exchange.packs if name in exchange.known]
 
@@ -103,26 +104,26 @@ class SessionPush:
                 exchange.delete(bad)
 
     def _require_own_place(self) -> None:
-        """Raise if events of this device cannot be pushed."""
+        """Raise if events under an id of this device cannot be pushed as the user's own."""
         if self._doubtful:
             raise NotEntitled(
-                f"imported events of session {self._exchange.session}, under an id of yours,"
-                " are not pushed in your name",
-                why="anyone can write them into a file",
+                f"imported events of session {self._exchange.session} with the id of one of your"
+                " devices were not pushed",
+                why="a file does not prove who wrote them",
                 hint="if the file is yours: forestay backup restore FILE",
                 session=self._exchange.session,
             )
         exchange, mine = self._exchange, self._transfer.identity.group.id
         for device in self._stay & self._transfer.own:
             if exchange.owners.get(device, mine) != mine:
-                raise self._taken(device, "cannot follow", _EXPORT)
+                raise self._taken(device, "cannot be pushed", _EXPORT)
 
     def _taken(self, device: str, what: str, hint: str) -> Tampered:
         session, holder = self._exchange.session, self._exchange.owners[device]
         return Tampered(
-            "another person pushed events under an id of this device",
-            why=f"they are signed by {key_text.grouped(holder)}, and the events recorded here"
-            f" under it {what}",
+            "another person pushed events under the id of this device",
+            why=f"they are signed by {key_text.grouped(holder)}; the events recorded here under"
+            f" this id {what}",
             hint=hint.format(session=session),
             session=session,
         )
@@ -130,7 +131,7 @@ class SessionPush:
     def _has_more_of_ours(self) -> bool:
         """Return whether the remote has unread packs of local chains.
 
-        Then a copy of this home is in use elsewhere, or another device pushed them.
+        If so, a copy of this home is in use elsewhere, or another device pushed them.
         """
         exchange = self._exchange
         unknown = [one for name, one in exchange.packs.items() if name not in exchange.known]
@@ -138,7 +139,7 @@ class SessionPush:
         return any(one.chain in chains for one in unknown)
 
     def _mark(self, view: View) -> int:
-        """Return up to which arrival number all is there, if the journal is still the same."""
+        """Return the arrival number up to which the remote has all events; 0 if unknown."""
         there = self._exchange.there
         if not 0 < there.pushed <= view.seq:
             return 0
@@ -146,7 +147,7 @@ class SessionPush:
         return there.pushed if [as_sealed(one).hash for one in found] == [there.hash] else 0
 
     def _newest_stone(self, view: View) -> str:
-        """Return the hash of the last tombstone: erased content was erased by it, or before."""
+        """Return the hash of the last tombstone: all erasures are at or before it."""
         for stored in view.events(newest=True) if self._exchange.is_erased(view) else ():
             if _is_stone(stored):
                 return as_sealed(stored).hash
@@ -175,9 +176,9 @@ class SessionPush:
             yield one
 
     def _is_apart(self, view: View, parcel: PendingPack) -> bool:
-        """Return whether its branch shares no event with the branch of another person there.
+        """Return whether a pack's branch shares no event with another person's branch there.
 
-        Nobody may append to events that another signed; a parallel branch is accepted.
+        A person cannot append to events that another person signed, but can push a separate branch.
         """
         exchange, device = self._exchange, parcel.stretch.device
         links = pack_builder.links_of(view, {device})
@@ -188,18 +189,18 @@ class SessionPush:
         if first not in exchange.parallel:
             exchange.record_parallel({first: device})
             self._outcome.noticed.append(
-                self._taken(device, "were pushed as a parallel branch", _UNSHARE)
+                self._taken(device, "were pushed as a separate branch", _UNSHARE)
             )
         return True
 
     def _is_unconfirmed(self, parcel: PendingPack) -> bool:
-        """Return whether it has events from a file that are not confirmed as the user's."""
+        """Return whether a pack has events from a file that the user has not confirmed as own."""
         if not self._unconfirmed or self._exchange.is_imported(parcel.stretch.device):
             return False
         return not self._unconfirmed.isdisjoint(as_sealed(one).hash for one in parcel.events)
 
     def _is_cut(self, view: View, parcel: PendingPack) -> bool:
-        """Return whether content is missing without a tombstone, as in an incomplete file.
+        """Return whether a pack lacks content that no tombstone covers, as in an incomplete file.
 
         Other devices would report such a pack as tampering.
         """
@@ -219,10 +220,10 @@ class SessionPush:
         if exchange.keys.is_to_read:
             self._outcome.stay = sum(len(one.events) for one in (self._last, *found))
             return
-        # Events are read while the keys are uploaded; no pack is uploaded before them.
+        # Read events while the keys are uploaded; upload no pack before the keys are there.
         now = self._transfer.clock.now()
         keys = self._transfer.pool.submit(exchange.keys.prepare, self._transfer.put, now)
-        # Only earlier heads: a reader of these packs may not see the others yet.
+        # Report only the earlier heads: a reader of these packs may not see the other packs yet.
         before = heads_of(exchange.stretches)
 
         def put(one: EncodedPack) -> Packed:
@@ -247,11 +248,11 @@ class SessionPush:
 
 
 def rotate_keys_if_due(exchange: Exchange, pull: SessionPull) -> None:
-    """Replace the keys of a session if a removed member or device may hold them, without a push.
+    """Replace the keys of a session if a removed member or device may have them; push nothing.
 
-    Whether it is due is decided from remembered facts, without any request. New packs are pulled
-    first, so that the packs of a lost device are not lost: the key change lists the packs that
-    were there.
+    Decide from stored facts whether it is due, without any request. First pull new packs: the key
+    change lists all packs on the remote, and packs of a lost device that are not listed would be
+    ignored.
     """
     me, keys, transfer = exchange.transfer.identity, exchange.keys, exchange.transfer
     if not keys.epoch or keys.owner != me.group.id or not me.group.is_active(me.key.id):
@@ -269,7 +270,7 @@ def rotate_keys_if_due(exchange: Exchange, pull: SessionPull) -> None:
     for group_id in owed:
         if keys.ready().member(group_id) is not None:
             keys.turn(transfer.put, now, partial(key_ring.unshare, group_id=group_id, made=now))
-        else:  # an earlier attempt may have stopped halfway
+        else:  # an earlier attempt may have been interrupted
             keys.report_removal(transfer.put, group_id)
     there = exchange.there
     exchange.remember(exchange.mark(there.pushed, there.hash, there.beyond))
@@ -282,13 +283,13 @@ def _is_stone(stored: Stored) -> bool:
 
 
 class PackReplacement:
-    """Replaces packs of one session; `stone` is the hash of its last tombstone."""
+    """Replace packs of one session; `stone` is the hash of its last tombstone."""
 
     def __init__(self, exchange: Exchange, view: View, stone: str) -> None:
         self._exchange, self._view, self._stone = exchange, view, stone
 
     def replace_erased(self) -> None:
-        """Replace packs that hold erased content by their erased twins."""
+        """Replace each pack that has erased content by one without that content."""
         exchange = self._exchange
         gone = exchange.erased_in(self._view)
         sent = {one.name for one in exchange.sent}
@@ -298,12 +299,12 @@ class PackReplacement:
                 self._replace([one])
 
     def _holds_any(self, one: Packed, numbers: set[int]) -> bool:
-        """Return whether a pack holds the content of any of these events."""
+        """Return whether a pack has the content of any of these events."""
         known = self._exchange.holds_erased
         if one.name not in known:
             found = object_names.as_pack(one.name)
             if not one.tombstone or found is None:
-                return True  # without a tombstone nothing is erased in it
+                return True  # a pack that names no tombstone has the content of all its events
             self._exchange.keys.ready()
             there = PackReader(self._exchange).read(found).erased
             known[one.name] = bool(numbers - {header.n for header, _ in there})
@@ -322,9 +323,9 @@ class PackReplacement:
             self._replace([known[pack.name] for pack in row])
 
     def _is_superseded(self, one: Packed, other: Packed) -> bool:
-        """Return whether a pack is left over from an interrupted replacement by another.
+        """Return whether `other` replaces a pack that an interrupted replacement left behind.
 
-        An imported pack claims no author, so it is replaced by a signed one.
+        An imported pack names no author, so a signed pack replaces it.
         """
         is_other = other.name != one.name and other.tombstone == one.tombstone
         if not (is_other and other.first <= one.first and one.last <= other.last):

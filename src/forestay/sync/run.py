@@ -2,8 +2,8 @@
 
 A *visit* is the sync with one remote. It opens the remote, merges the device group, lists all
 objects once, and then pulls and pushes each session, a few in parallel. An error in one session
-stops that session alone. An unreachable remote stops the visit: nothing changes here, and events
-wait for the next one.
+stops that session alone. If the remote becomes unreachable, the visit stops, and the next visit
+pushes the rest.
 """
 
 from __future__ import annotations
@@ -47,13 +47,14 @@ SIDE_BY_SIDE = 4
 
 OnBytes = Callable[[str, int], None]
 Places = dict[str, tuple[str, list[Object]]]
-"""Sessions, each with its place and the objects listed there."""
+"""For each session id: its place on the remote, and the objects listed there."""
 
 
 class Report(NamedTuple):
-    """The result of one visit. `waiting` events of this home are on no remote yet.
+    """The result of one visit.
 
-    `foreign` places there belong to others. With an `error` the visit failed.
+    `waiting` is the number of local events that are on no remote yet, `foreign` the number of
+    places on the remote that belong to other persons. If `error` is set, the visit failed.
     """
 
     remote: str
@@ -83,10 +84,11 @@ class Report(NamedTuple):
 
 
 class SyncOptions(NamedTuple):
-    """The options of a visit: what it does, and how long it waits.
+    """The options of a visit: what it does, and how long it waits for another sync.
 
-    `join` names imported sessions to join with the shared ones, including events added here;
-    `doubt` and `believe` name persons, for the named `sessions`.
+    `join` names imported sessions to join with the copies that their owners share, including events
+    added here. In the named `sessions`, reports of the persons in `doubt` are ignored, and those of
+    the persons in `believe` no longer.
     """
 
     push: bool = True
@@ -105,11 +107,11 @@ def visit_all(
 ) -> list[Report]:
     """Sync with the named remote, or with all, one after the other; `on_bytes` shows progress.
 
-    An unreachable one does not stop the others; those that failed the last time come last.
+    If one is unreachable, the others are still synced. Those that failed last time come last.
     """
     if (options.doubt or options.believe) and not options.sessions:
         hint = "forestay sync --pull --session SESSION --doubt WHO"
-        raise InvalidInput("--doubt and --believe need a session", hint=hint)
+        raise InvalidInput("--doubt and --believe need the option --session", hint=hint)
     found = select_remotes(context, name)
     me = _opened(context, found)
     reports = []
@@ -126,14 +128,14 @@ def _opened(context: Context, found: Sequence[Known]) -> Identity:
     try:
         return identity(context)
     except Locked as error:
-        # A background sync cannot ask for a passphrase or show an error: record it.
+        # A background sync cannot ask for a passphrase or show an error: store the error.
         for known in found:
             _failed(context, known, error)
         raise
 
 
 def visit(context: Context, known: Known, options: SyncOptions, **given: Any) -> Report:
-    """Sync with one remote, as `visit_alone`; no other sync runs at the same time."""
+    """Take the sync lock, then sync with one remote (see `visit_alone`)."""
     with exclusive_sync(context, options.wait):
         return visit_alone(context, known, options, **given)
 
@@ -149,7 +151,7 @@ def visit_alone(
 ) -> Report:
     """Sync with one remote; the caller holds the sync lock.
 
-    `remote` is opened already, if given; `me` was loaded before the lock was taken.
+    `remote` is open already, if given; `me` was loaded before the lock was taken.
     """
     visiting = _Visit(context, known, options, on_bytes)
     try:
@@ -159,20 +161,20 @@ def visit_alone(
         raise
     wrong = "; ".join(f"{one.session}: {one.error}" for one in report.problems[:3])
     result = "failed" if report.problems else "done"
-    # A remote where nothing was ever stored is still new: nothing can be missing there.
+    # While nothing was ever stored on the remote, it counts as new: nothing can be missing there.
     met = visiting.is_begun or known.synced
     context.store.machine.remotes.record_sync(
         known, context.clock.now() if met else 0, result, wrong
     )
     for one in report.sessions:
         if one.up:
-            write_files(context, one.session)  # its files show when it was synced
+            write_files(context, one.session)  # session files show when it was synced
     _write_sync_state(context, known, result, wrong)
     return report
 
 
 def _write_sync_state(context: Context, before: Known, result: str, wrong: str) -> None:
-    """Update the files of all sessions, which show the result of the last sync."""
+    """Rewrite the files of all sessions if the sync state that they show has changed."""
     if (before.result, before.error) != (result, wrong):
         SessionFiles.of(context).write_sync_state()
 
@@ -235,7 +237,7 @@ class _Visit:
         return Report(self._known.name, outcome + clashes, foreign, self._remotes.waiting() or 0)
 
     def _exchange_each(self, transfer: Transfer, found: Places) -> list[SessionOutcome]:
-        """Sync several sessions at once; a single one needs no thread."""
+        """Sync several sessions in parallel, a single one without a thread."""
         waiting: list[Future[SessionOutcome]] = []
         with ThreadPoolExecutor(SIDE_BY_SIDE, "session") as threads:
             try:
@@ -246,7 +248,7 @@ class _Visit:
                     waiting.append(threads.submit(self._exchange, transfer, session, *there))
                 return [self._done(one.result()) for one in waiting]
             except BaseException as error:
-                # The user interrupted, or the remote is unreachable: start nothing more.
+                # The user interrupted, or the remote is unreachable: start no further session.
                 transfer.stop(error)
                 for one in waiting:
                     one.cancel()
@@ -264,11 +266,11 @@ class _Visit:
         return outcome
 
     def _finish_erasure(self, act: Callable[[], Sequence[str]]) -> None:
-        """Do what an erasure by another device demands here; name the files that may be left."""
+        """Erase on this device what another device erased; name files that may still have it."""
 
         def finish() -> None:
             for path in act():
-                line = f"may still hold something that was forgotten elsewhere: {path}"
+                line = f"this file may still contain what another device has forgotten: {path}"
                 self._context.notify(line)
 
         self._context.best_effort(finish)
@@ -293,8 +295,8 @@ class _Visit:
                     if self._is_here(exchange.session):
                         SessionPush(exchange, pull).push()
             except Locked:
-                # Keys that do not open are no proof that a share was ended: anyone who can write
-                # there can upload such.
+                # Keys that cannot be decrypted do not prove that a share was ended: anyone who can
+                # write there can upload such keys.
                 if not exchange.keys.is_removed:
                     raise
                 exchange.end()
@@ -308,7 +310,7 @@ class _Visit:
         return outcome
 
     def _is_here(self, session: str) -> bool:
-        """Return whether the session exists here; a forgotten one has a tombstone to push."""
+        """Return whether the session exists here, or was forgotten (then push the tombstone)."""
         asked: list[dict[str, object]] = [{"id": session, "forgotten": gone} for gone in (0, 1)]
         return any(self._context.store.catalogue(where=where, limit=1) for where in asked)
 
@@ -322,7 +324,7 @@ class _Visit:
         known = {one.session: one.place for one in self._remotes.sessions(self._known)}
         shared = self._remotes.places_of_others(transfer.identity.group.id) | known
         wanted = {one: shared.get(one) or object_names.place(name_key, one) for one in mine}
-        # The place of a session that another person shares is found by listing all places.
+        # To find sessions that other persons share, all places have to be listed.
         unknown = {one for one in asked if one not in shared and not self._is_here(one)}
         wanted = {one: place for one, place in wanted.items() if one not in unknown}
         if asked and not unknown:
@@ -355,9 +357,9 @@ class _Visit:
     def _join(
         self, transfer: Transfer, session: str, there: tuple[str, list[Object]], found: Places
     ) -> SessionOutcome | None:
-        """Join a session of this home with the place of its owner; return the error outcome if not.
+        """Join a session of this home with the place of its owner; return an outcome if refused.
 
-        No other session of this id may be there.
+        The remote must not have another session with this id.
         """
         here = next((one for one in found if one.lower() == session.lower()), "")
         join = SessionJoin(transfer, here, *there)
@@ -373,9 +375,9 @@ class _Visit:
     def _leave_place(
         self, transfer: Transfer, session: str, place: str, there: Sequence[Object]
     ) -> list[SessionOutcome]:
-        """Delete what this user pushed to a former place of a session that was joined.
+        """Delete what this user pushed to the former place of a session that was joined.
 
-        Report it instead if another device of the user pushed something there.
+        If another device of the user pushed events there, delete nothing and report it.
         """
         left = self._remotes.notes(self._known, session).get(LEFT, {})
         packs = {one.name for one in there if object_names.as_pack(one.name)}
@@ -388,9 +390,9 @@ class _Visit:
     def _met(
         self, new: Mapping[str, str], found: Places, name_key: bytes
     ) -> tuple[dict[str, str], dict[str, str]]:
-        """Split sessions at unknown places into new ones and those whose id is taken, by place.
+        """Split sessions at unknown places into new ones and those whose id is already in use.
 
-        Anyone who can write there can share a session under an id of the user.
+        Anyone who can write there can share a session under an id that the user already has.
         """
         gone = self._context.store.catalogue(where={"forgotten": 1})
         taken = {one.lower() for one in found}
@@ -398,13 +400,13 @@ class _Visit:
         ours = {p: one for p, one in ours.items() if one.lower() not in taken}
         taken |= {one.lower() for one in ours.values()} | {str(row["id"]).lower() for row in gone}
         count = Counter(one.lower() for one in new.values())
-        # Objects at a place of the user's own were left when the session was joined.
+        # Objects at a place of the user were left there when the session was joined.
         others = {p: s for p, s in new.items() if object_names.place(name_key, s) != p}
         met = {p: s for p, s in others.items() if s.lower() not in taken and count[s.lower()] == 1}
         return ours | met, {p: s for p, s in others.items() if p not in met}
 
     def _session_at(self, transfer: Transfer, place: str, listed: Sequence[Object]) -> str:
-        """Return the id of a session that only the remote has; "" if it is not shared with us."""
+        """Return the id of the session at a place; "" if this user cannot read it."""
         try:
             shown = {one.name: one.size for one in listed}
             ring = SessionKeys(transfer.identity, "", shown, get=transfer.get, place=place).ring
@@ -412,14 +414,14 @@ class _Visit:
         except Unreachable:
             raise
         except ForestayError:
-            return ""  # a session of another person on the same storage, or unusable
+            return ""  # a session of another person on the same storage, or damaged keys
 
 
 def _unjoined(remote: str, session: str) -> SessionOutcome:
     return _not_taken(
         session,
         f"session {session}, which was imported here, is now shared with you by its owner",
-        "the owner could then read what you added",
+        "it was not joined with your copy: the owner could then read what you added",
         f"to join both: forestay sync --pull {remote} --join {session}",
     )
 
@@ -427,18 +429,18 @@ def _unjoined(remote: str, session: str) -> SessionOutcome:
 def _clash(place: str, session: str) -> SessionOutcome:
     return _not_taken(
         session,
-        f"another person shares a different session {session} with you than the one here",
+        f"another person shares a session {session} with you, but yours is a different one",
         f"it is at {object_names.within(place)}",
-        "it was not pulled; ask the person who shares it to use another id",
+        "it was not pulled; ask that person to use another session id",
     )
 
 
 def _own_clash(place: str, session: str) -> SessionOutcome:
     return _not_taken(
         session,
-        f"another device of yours has a different session {session} than the one here",
+        f"another device of yours pushed a different session with the same id {session}",
         f"it is at {object_names.within(place)}",
-        "it was not pulled, and stays there; on that device, use another id",
+        "it was not pulled, and stays on the remote; use another session id on that device",
     )
 
 
@@ -449,6 +451,9 @@ def _not_taken(session: str, what: str, why: str, hint: str) -> SessionOutcome:
 
 
 def _prepare_erasure(context: Context, session: str) -> Callable[[], Sequence[str]]:
-    """Call before erasures by other devices are merged; the result is called after them."""
+    """Find the files to erase, before erasures by other devices are appended.
+
+    Return the function that erases them, to be called afterwards.
+    """
     acts = [follower.before_erasure(session) for follower in context.followers]
     return lambda: [path for act in acts for path in act()]

@@ -1,14 +1,14 @@
-"""Decide which hidden files of a session may be written: those that make no tool run anything.
+"""Decide which hidden files of a session are safe to write: those that no tool executes.
 
-A session may come from another person, and many hidden files are executed or obeyed without a
-question: hooks of git, settings of agents and editors, files of shells and package managers. No
-list of those could be complete, so the allowed names are listed instead: files that only say what
-to ignore or how text is formatted. Files that name a version are not allowed: several tools accept
-a path to a program there. Files in `.github` are for the server, where a push is reviewed; some
-folders in it belong to agents on this machine and are not allowed.
+A session can come from another person, and tools execute or apply many hidden files without asking:
+hooks of git, settings of agents and editors, files of shells and package managers. No list of those
+could be complete, so this module lists the allowed names: files that only define what to ignore or
+how text is formatted. Files that name a version are not allowed: several tools accept a path to a
+program in them. Files in `.github` are for the server, where a push is reviewed; some folders in it
+are for agents on this machine and are not allowed.
 
 Two more names count as hidden. On a Windows disk `GIT~1` is another name of `.git`. And a folder
-with a file `HEAD` may be a repository, whose settings git obeys there.
+with a file `HEAD` may be a repository, whose settings git applies in that folder.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ GITHUB = frozenset(
     README.md SECURITY.md SUPPORT.md dependabot.yml labeler.yml pull_request_template.md
     release.yml""".split()
 )
-"""What may be in `.github`: not `hooks`, `agents`, `instructions` …, nor unknown names."""
+"""The allowed names in `.github`; not `hooks`, `agents`, `instructions` and others."""
 
 
 _SHORT = re.compile(r"[^.~]{1,6}~[0-9]{1,4}(\.[^.]{0,3})?")
@@ -49,7 +49,7 @@ def _is_hidden(part: str) -> bool:
 
 
 def _as_seen(part: str) -> str:
-    # Some file systems ignore invisible characters: such a name would be another one there.
+    # Some file systems ignore invisible characters: there, such a name is the name of another file.
     return "".join(sign for sign in part if category(sign) != "Cf").casefold()
 
 

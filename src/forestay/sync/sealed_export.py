@@ -4,13 +4,13 @@
          | "FORESTAY EXPORT 2 " whom LF, then a pack under age to recipients
     whom = "circle:" digits | "device:" digits | "age:" digits, with a space between
 
-Age does not show the recipients, so the first line does: otherwise a person who cannot open a file
-would not know where it opens. Files of version 1 may be sealed to recipients, too.
+Age does not show the recipients, so the first line does: otherwise a person who cannot decrypt a
+file would not know which device can. Some files of version 1 are encrypted to recipients, too.
 
-    !! Such files are kept for years. A change is a new number in the first line.
+    !! Such files are stored for years. A change needs a new number in the first line.
 
-The author is not signed: a pack proves its content, and the user decides to import it. It is held
-in memory as a whole, so that no decrypted content is on the disk.
+The author is not signed: the hashes in a pack protect its content, and the user decides to import
+it. The pack is decrypted in memory, so that no decrypted content is written to the disk.
 """
 
 from __future__ import annotations
@@ -31,14 +31,15 @@ _ANY = b"FORESTAY EXPORT "
 _BY_PASSPHRASE = b"\n-> scrypt "
 _LIMIT = 2 << 30
 _MOST_SHOWN = 10
-"""The most recipients that are shown: the first line of a file can have any number."""
+"""How many recipients of a file are shown: its first line can have any number."""
 
 
 def sealed(pack: Iterable[bytes], *, to: Sequence[str] = (), passphrase: str = "") -> bytes:
-    """Seal a pack to persons (`fsp1…`), devices (`fsd1…`), age recipients or a passphrase."""
+    """Encrypt a pack to persons (`fsp1…`), devices (`fsd1…`), age recipients or a passphrase."""
     if to and passphrase:
         why = "age allows one or the other"
-        raise InvalidInput("a file is sealed to keys or to a passphrase, not to both", why=why)
+        what = "a file can be encrypted to keys or to a passphrase, not to both"
+        raise InvalidInput(what, why=why)
     data = b"".join(pack)
     if passphrase:
         return MAGIC + keys.seal_with_passphrase(data, passphrase)
@@ -65,17 +66,17 @@ def recipient(text: str) -> str:
         return key_text.read_device_code(text).recipient
     if kind == "age1":
         return key_text.recipient_of(key_text.recipient_bytes(text.strip()))
-    hint = "a person key (fsp1…), a device code (fsd1…) or an age recipient (age1…)"
-    raise InvalidInput("this is no key to seal to", hint=hint)
+    hint = "use a person key (fsp1…), a device code (fsd1…) or an age recipient (age1…)"
+    raise InvalidInput("this is not a key that a file can be encrypted to", hint=hint)
 
 
 def opened(context: Context, path: str) -> str | bytes:
-    """Return the pack in a sealed file; the path if it is not sealed."""
+    """Return the pack in an encrypted file; if the file is not encrypted, return its path."""
     start = next(iter(files.read_chunks(path)), b"")
     if not start.startswith(_ANY):
         return path
     if not start.startswith((MAGIC, _NAMED)):
-        raise Outdated(f"a newer Forestay wrote {path}", hint="use that version", file=path)
+        raise Outdated(f"a newer Forestay wrote {path}", hint="update Forestay", file=path)
     end = start.find(b"\n") + 1
     data = files.read_bounded(path, _LIMIT)[end:]
     whom = start[len(_NAMED) : end].decode("ascii", "replace").split()
@@ -83,15 +84,15 @@ def opened(context: Context, path: str) -> str | bytes:
         if _BY_PASSPHRASE in data[:200]:
             given = context.ask_passphrase() if context.ask_passphrase else ""
             if not given:
-                hint = "set FORESTAY_PASSPHRASE, or run it in a terminal, where it is asked for"
-                raise Locked(f"{path} is wrapped in a passphrase", hint=hint, file=path)
+                hint = "set FORESTAY_PASSPHRASE, or run it in a terminal, which asks for it"
+                raise Locked(f"{path} needs its passphrase", hint=hint, file=path)
             return keys.open_with_passphrase(data, given, path)
         return _by_keys(context, data, path, [_as_shown(one) for one in whom[:_MOST_SHOWN]])
     except Tampered as error:
         raise Tampered(
             f"{path} is damaged",
             why=f"it was changed or cut short: {error.why}",
-            hint="get it again from its sender: forestay backup export",
+            hint="ask its sender to export it again: forestay backup export",
             file=path,
         ) from None
 
@@ -109,7 +110,7 @@ def _by_keys(context: Context, data: bytes, path: str, whom: Sequence[str]) -> b
     place = keychain.folder(context)
     if not keys.exists(place):
         own = "forestay device key init, forestay device key show"
-        hint = f"open it there; for a key of your own: {own}"
+        hint = f"import it on that device; to create a key for this one: {own}"
         raise _not_for_us(path, whom, "this device has no key", hint)
     key = keychain.own_key(context)
     group = device_group.load_group(place, key)
@@ -120,12 +121,13 @@ def _by_keys(context: Context, data: bytes, path: str, whom: Sequence[str]) -> b
         except Locked:
             continue
     here = f"this is the device {key.id}"
-    here += f" of the group {group.fingerprint}" if group else ", of no device group"
+    here += f" of the group {group.fingerprint}" if group else ", which is in no device group"
     yours = f"give the sender: {group.person}" if group else "forestay device key init"
-    raise _not_for_us(path, whom, here, f"open it there, or {yours}" if whom else yours)
+    hint = f"import it on a device that can decrypt it, or {yours}" if whom else yours
+    raise _not_for_us(path, whom, here, hint)
 
 
 def _not_for_us(path: str, whom: Sequence[str], here: str, hint: str) -> ForestayError:
-    what = f"{path} is sealed to other keys than those here"
-    why = f"it opens for {', '.join(whom)}; {here}" if whom else here
+    what = f"{path} is encrypted to keys that this device does not have"
+    why = f"it is encrypted to {', '.join(whom)}; {here}" if whom else here
     return Locked(what, why=why, hint=hint, file=path)

@@ -1,7 +1,7 @@
-"""The sync of one session with one remote: what is there, and who owns each chain.
+"""The sync of one session with one remote: what the remote has, and who owns each chain.
 
-The knowledge starts with the stored facts and grows with each pack that was checked or uploaded.
-It is stored at the end in one transaction, and pack by pack during a push.
+An `Exchange` starts with the facts stored by earlier syncs, and adds each pack that was checked or
+uploaded. It stores them at the end in one transaction, and pack by pack during a push.
 """
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ from forestay.sync.transfer import Transfer
 
 MOST_NAME = 60
 IMPORTED = "unknown, imported"
-"""The writer of a chain that came in a file."""
+"""The shown writer of a chain that was imported from a file."""
 DISPUTED = "unknown (id used by two)"
-"""The writer of a chain under whose id two persons wrote."""
+"""The shown writer of a chain whose id two persons used."""
 _ENDED = "no longer shared with you"
 
 T = TypeVar("T")
@@ -56,16 +56,16 @@ class SessionOutcome:
         self.disputes = self.loose = 0
         self.new = False
         self.stay = 0
-        """The number of events that stay here because this user may not push to the session."""
+        """The number of events that stay here because this user is not allowed to push them."""
         self.over = self.ended = False
         """Whether the session is no longer shared with this user; `ended` is set once only."""
         self.aside: list[ForestayError] = []
-        """Why packs were refused that no other pack needs; reported once, the rest is synced."""
+        """The errors of packs that were refused and skipped; reported once."""
         self.noticed: list[ForestayError] = []
         """Other problems that do not stop the sync; reported once."""
         self.error: ForestayError | None = None
         self.after: list[Callable[[], Sequence[str]]] = []
-        """What to do in this home because of pulled tombstones."""
+        """What to erase on this device because of pulled tombstones; called after the pull."""
 
 
 class Exchange:
@@ -97,7 +97,7 @@ class Exchange:
         self.names = {one.device: one.name for one in self.reaches if one.name}
         self.doubted = set(self.noted.get(DOUBT, ()))
         self.doubted_now = False
-        """Whether the user asked for the doubt in this visit; then it is not reported."""
+        """Whether the user gave `--doubt` for this visit; then ignored reports are not shown."""
         self._elsewhere = remotes.owners(session)
         self.parallel = remotes.notes_at_home(session, PARALLEL)
         self.foreign = remotes.notes_at_home(session, FOREIGN)
@@ -113,7 +113,7 @@ class Exchange:
 
     @property
     def packs(self) -> dict[str, PackName]:
-        """The listed packs, without those that were refused before for the same reasons."""
+        """The listed packs, without those that an earlier sync refused for the same reasons."""
         found = map(object_names.as_pack, self.listed)
         if not (refused := self.noted.get(REFUSED)):
             return {one.name: one for one in found if one is not None}
@@ -129,7 +129,7 @@ class Exchange:
             self._note(REFUSED, kept | dict.fromkeys(refused, self.keys.judged_by))
 
     def _note(self, kind: str, notes: dict[str, str]) -> None:
-        """Store notes of one kind about the session on this remote."""
+        """Store the notes of one kind about the session on this remote."""
         self.noted[kind] = notes
         self.remotes.note(self.transfer.known, self.session, kind, notes)
 
@@ -148,7 +148,7 @@ class Exchange:
     def put(
         self, one: EncodedPack, heads: dict[str, tuple[int, str]], stone: str, now: int
     ) -> Packed:
-        """Seal and upload a pack; all packs of one push have the same time."""
+        """Encrypt and upload a pack; all packs of one push have the same time."""
         tombstone, device = stone if one.is_erased else "", one.stretch.device
         author = self.names.get(device) or self.remotes.names().get(device, "")
         if device == self.transfer.store.machine.device or self.is_parallel(device):
@@ -186,7 +186,7 @@ class Exchange:
     # -- the journal ----------------------------------------------------------------------------
 
     def here(self, read: Callable[[View], T], otherwise: T) -> T:
-        """Return what `read` finds in the local session; `otherwise` if there is none."""
+        """Call `read` with the local session; return `otherwise` if there is no such session."""
         try:
             with self.transfer.store.view(self.session) as view:
                 return read(view)
@@ -229,13 +229,13 @@ class Exchange:
         return self.owners.get(device) or self._elsewhere.get(device) or ""
 
     def is_imported(self, device: str) -> bool:
-        """Return whether a chain was imported into a session of the user, who has to push it."""
+        """Return whether the chain was imported into a session that the user owns and pushes."""
         return not self.whose(device) and self.is_own_session
 
     def unsigned(self) -> set[str]:
-        """Return chains of the user that are there only as an import by another person.
+        """Return chains of the user that only another person has pushed, as imported.
 
-        They are pushed again, signed: otherwise the importer could append to them.
+        They are pushed again, signed by the user: otherwise the importer could append to them.
         """
         persons = self.remotes.persons().items()
         unknown = {device for device, person in persons if person.startswith(IMPORTED)}
@@ -243,16 +243,16 @@ class Exchange:
         return {device for device in unknown if self.whose(device) == self._mine}
 
     def record_unsigned(self, new: Set[str], signed: Set[str]) -> None:
-        """Record which chains are there only as imports.
+        """Record which chains are on the remote only as imports.
 
-        Per session: a device may be known from another session before this one is pushed.
+        Per session: a device can be known from another session before this one is pushed.
         """
         before = self.noted.get(UNSIGNED, {}).keys()
         if (now := (before | new) - signed) != before:
             self._note(UNSIGNED, dict.fromkeys(sorted(now), ""))
 
     def is_ours(self, device: str) -> bool:
-        """Return whether the user may push a chain: an own one, or imported into an own session."""
+        """Return whether the user can push a chain: own, or imported into an own session."""
         if self.owners.get(device, self._mine) != self._mine:
             return self.is_parallel(device)
         return self.whose(device) == self._mine or self.is_imported(device)
@@ -260,25 +260,25 @@ class Exchange:
     def is_parallel(self, device: str) -> bool:
         """Return whether another person owns an id of this home there, in a session of the user.
 
-        The events recorded here under that id are pushed as a parallel, imported branch.
+        The events recorded here under that id are pushed as a separate, imported branch.
         """
         is_held = self.owners.get(device, self._mine) != self._mine
         return is_held and device in self._own and self.keys.owner == self._mine
 
     def may_replace(self, device: str) -> bool:
-        """Return whether the user may replace packs of a chain by erased twins."""
+        """Return whether the user can replace packs of a chain by packs without erased content."""
         is_disputed = device in self.parallel.values()
         return self.is_ours(device) and (not is_disputed or self.keys.owner == self._mine)
 
     def record_parallel(self, branches: Mapping[str, str]) -> None:
-        """Record branches, by their first events, that share their ids with other branches."""
+        """Record branches, by the hash of their first event, whose device id is used twice."""
         if branches.keys() - self.parallel.keys():
             self.parallel |= branches
             self.remotes.note_at_home(self.session, PARALLEL, self.parallel)
             self.remotes.record_writers(dict.fromkeys(branches.values(), DISPUTED))
 
     def record_foreign(self, new: Mapping[str, str]) -> None:
-        """Record where events begin that another person signed under an id of this home."""
+        """Record the first events that another person signed under a device id of this home."""
         if new.keys() - self.foreign.keys():
             self.foreign |= new
             self.remotes.note_at_home(self.session, FOREIGN, self.foreign)
@@ -286,7 +286,7 @@ class Exchange:
     def is_foreign(self, stretch: Stretch, view: View) -> bool:
         """Return whether a stretch of an own chain has, or follows, events another person signed.
 
-        It is never signed by this device; in an own session it is pushed as imported.
+        This device never signs such a stretch; in an own session it is pushed as imported.
         """
         if stretch.device not in self.foreign.values() or stretch.device not in self._own:
             return False
@@ -300,9 +300,9 @@ class Exchange:
         return self.keys.owner in ("", self._mine)
 
     def may_erase(self, device: str, of: str) -> bool:
-        """Return whether a device may erase events of another: of the same person, or as owner.
+        """Return whether `device` can erase events of device `of`: same person, or session owner.
 
-        Anyone can write under any device id, so the signer of the packs decides.
+        Anyone can write under any device id, so the signer of the packs decides who a device is.
         """
         disputed = self.parallel.values()
         whose = "" if device in disputed else self.owners.get(device) or self.whose(device)
@@ -330,7 +330,7 @@ class Exchange:
         self.outcome.over = True
         self.outcome.stay = self.remotes.waiting(self.session) or 0
         self.outcome.ended = self.there.error != _ENDED
-        # A background sync shows nothing to the user, so the notice stays due.
+        # A background sync shows nothing to the user, so a later sync has to report it.
         if self.outcome.ended and not self.transfer.is_unattended:
             self.there.error = _ENDED
             self.remotes.record_session(self.transfer.known, self.there)
@@ -338,7 +338,7 @@ class Exchange:
     def doubt(self, who: Iterable[str], *, believe: Iterable[str] = ()) -> None:
         """Record persons whose reported heads are ignored from now on, or (`believe`) no longer.
 
-        Both also take object names of keys that no device of the owner made.
+        Both also accept the object names of keys that no device of the owner made.
         """
         found = {self._doubtful(one) for one in who}
         self.doubted |= found
@@ -352,11 +352,12 @@ class Exchange:
             return self._participant(who)
         if who in self.doubted or (who in self.listed and not self.keys.opens(who)):
             return who
-        what = "these keys open here, so they count" if who in self.listed else "no such keys there"
+        known = "this device can decrypt these keys, so they cannot be ignored"
+        what = known if who in self.listed else "there are no such keys on the remote"
         raise InvalidInput(f"{what}: {who}", session=self.session)
 
     def _participant(self, who: str) -> str:
-        """Return the group id of the participant with an address or a fingerprint."""
+        """Return the device group id of the participant with this address or fingerprint."""
         ring = self.keys.ring
         others = {one.circle: one.email for one in ring.members} if ring else {}
         others |= {self.keys.owner: ""} if self.keys.owner else {}
@@ -375,15 +376,15 @@ class Exchange:
     # -- stored facts --------------------------------------------------------------------------
 
     def mark(self, pushed: int = 0, hash: str = "", beyond: int = 0) -> There:
-        """Return the mark to store: how far the session is on the remote."""
+        """Return the mark to store: up to which event the remote has the session."""
         return There(self.session, self.place, self.keys.epoch, pushed, hash, beyond)
 
     def remember(
         self, there: There, *, found: Sequence[Packed] = (), gone: Sequence[str] = ()
     ) -> None:
-        """Store what is on the remote now, in one transaction."""
+        """Store what the remote has now, in one transaction."""
         if self.doubted & self.keys.cleared:
-            # Before the epoch is stored: ignored keys would look like a rollback.
+            # Before the epoch is stored: keys that are ignored later would look like a rollback.
             self.doubted -= self.keys.cleared
             self._note(DOUBT, dict.fromkeys(sorted(self.doubted), ""))
         there.owner = self.keys.owner
@@ -396,7 +397,7 @@ class Exchange:
         )
 
     def _reaches(self) -> list[Reach]:
-        """Return the heads of each chain on the remote, as far as it has no gap."""
+        """Return the last event of each chain on the remote before its first gap."""
         found = []
         for device, chain in by_chain(self.stretches).items():
             reach = whole(chain)

@@ -1,14 +1,14 @@
-"""The keys of one session on one remote: read the rings there, open and seal packs with them.
+"""The keys of one session on one remote: read its key rings, decrypt and encrypt packs with them.
 
-An *identity* is the key and the device group of this device. Listed rings are read when they are
-first needed; one of the newest epoch holds the keys of all earlier ones. The device groups of the
-participants, which prove themselves, give the keys that verify signatures.
+An *identity* is the key and the device group of this device. Rings are read when they are first
+needed; one of the newest epoch has the keys of all earlier ones. The device groups of the
+participants, verified by their own signatures, have the keys that verify packs.
 
-Key changes that were seen before must be seen again. A key change made here lists only the packs
-that were checked and found intact, so a removed member or device cannot add packs through it.
+Key changes that were on the remote in an earlier sync must still be there. A key change made by
+this device lists only packs that passed all checks, so a removed member or device cannot add packs.
 
 An *unknown signer* is not a device of the owner, although its signatures are valid: for example a
-device that was recovered by a code which had been replaced. Its keys, and all that is sealed to
+device that was recovered by a code which had been replaced. Its keys, and all objects encrypted to
 them, are skipped and reported; otherwise it could block the session for everyone.
 """
 
@@ -31,8 +31,8 @@ from forestay.sync.remotes import object_names
 from forestay.sync.remotes.object_names import PackName
 
 ELSEWHERE = (
-    "nothing is lost here; repair the storage, or move all devices to an empty place:"
-    " forestay remote add NEW ADDRESS, forestay sync"
+    "nothing is lost on this device; repair the storage, or use an empty one on all devices:"
+    " forestay remote add NEW ADDRESS, then forestay sync"
 )
 
 Get = Callable[[str], bytes]
@@ -65,7 +65,7 @@ class SessionKeys:
     ) -> None:
         """`owner` and `turns` (key changes) are remembered from earlier syncs, if known.
 
-        `sound` returns the names of packs that were found intact. Keys among `doubted` are ignored
+        `sound` returns the names of packs that passed all checks. Keys among `doubted` are ignored
         because the user asked for it.
         """
         self.me, self.session, self._get = me, session, get
@@ -73,18 +73,18 @@ class SessionKeys:
         self.place = place or object_names.place(me.group.name_key, session)
         self._people: dict[str, DeviceGroup] = {me.group.id: me.group}
         self._participants_by_name: dict[str, DeviceGroup] = {}
-        """The device groups of participants, by the names of their objects there."""
+        """The device groups of participants, by the names of their objects on the remote."""
         self._ring: KeyRing | None = None
         self._locked: Locked | None = None
         self.unknown_signers: dict[str, UnknownSigner] = {}
-        """Why objects are skipped, by name: they are not from a device of the owner."""
+        """Errors by object name: of objects that no device of the owner made, and are skipped."""
         self.is_removed = False
         """Whether the owner ended the share with this person."""
         self._doubted = frozenset(filter(object_names.epoch_of, doubted))
         self.cleared: set[str] = set()
-        """Doubted keys that open by now, because their device became known."""
+        """Ignored keys that can be decrypted now, because their device became known."""
         self._closed = ""
-        """The name of the newest keys that do not open, if any."""
+        """The object name of the newest keys that cannot be decrypted, if any."""
         self.shown(listed)
 
     def shown(self, listed: Mapping[str, int]) -> None:
@@ -103,10 +103,10 @@ class SessionKeys:
         return object_names.epoch_of(self._rings[-1]) if self._rings else 0
 
     def require_epoch(self, remembered: int) -> None:
-        """Refuse older keys than were seen before: a removed member could read what follows."""
+        """Refuse older keys than in an earlier sync: a removed member could read new events."""
         if self.epoch < remembered:
             raise Downgraded(
-                f"the remote shows older keys of session {self.session} than before",
+                f"the remote has older keys of session {self.session} than at the last sync",
                 why=f"epoch {self.epoch}, not {remembered}",
                 hint=ELSEWHERE,
                 session=self.session,
@@ -114,10 +114,11 @@ class SessionKeys:
 
     @property
     def ring(self) -> KeyRing | None:
-        """All keys on the remote, merged; None before there are any.
+        """All keys on the remote, merged; None if there are none yet.
 
-        No keys there may be newer than those that open. The newest alone are not enough: a removed
-        device can still upload some, and only the others show that these do not count.
+        Raise `Locked` if there are newer keys than those that can be decrypted. All keys are read,
+        not only the newest: a removed device can still upload keys, and only the others show that
+        these do not count.
         """
         if self._locked is not None:
             raise self._locked
@@ -142,7 +143,7 @@ class SessionKeys:
                 locked, newest = locked or error, newest or name
                 continue
             except UnknownSigner as error:
-                # Keys that cannot be parsed are not skipped: they may be newer and remove a member.
+                # Do not skip keys that cannot be parsed: they may be newer and remove a member.
                 self.unknown_signers[name] = error
                 continue
             held = found if held is None else key_ring.union(held, found)
@@ -155,20 +156,20 @@ class SessionKeys:
             raise locked or Locked(
                 f"session {self.session} is no longer shared with you",
                 why="its owner removed you from its keys",
-                hint="your copy stays here; ask the owner to share it again",
+                hint="your copy stays on this device; ask the owner to share it again",
                 session=self.session,
             )
         self._rings = [one for one in self._rings if one not in self.unknown_signers]
         self._closed = newest
-        # Other keys that do not open are from before the share with this person, or of known
-        # changes that do not count.
+        # Other keys that cannot be decrypted are from before the session was shared with this user,
+        # or belong to key changes that do not count.
         known = max(each.content.epoch for each in held.log.values())
         if locked is not None and object_names.epoch_of(newest) > known:
             raise locked if held.owner.id != self.me.group.id else self._newer(newest)
         return held
 
     def _clear(self) -> None:
-        """End the doubt about keys that open: it would hide all later work of others."""
+        """Stop ignoring keys that can be decrypted: that would hide all later work of others."""
         for name in self._doubted.intersection(self._listed):
             with suppress(RemoteFailed):
                 if self.opens(name):
@@ -176,40 +177,40 @@ class SessionKeys:
         self.shown(self._listed)
 
     def _newer(self, name: str) -> Locked:
-        """Return the error for newer keys that do not open; they may remove a member."""
+        """Return the error for newer keys that cannot be decrypted; they may remove a member."""
         return Locked(
-            f"keys of session {self.session} do not open here",
-            why="this device was revoked, or a device made them that is unknown "
-            f"here or was revoked: {name}",
+            f"this device cannot decrypt the newest keys of session {self.session}",
+            why="this device was revoked, or the keys were made by a device that is unknown "
+            f"or was revoked: {name}",
             hint="on another device of yours: forestay device list, forestay sync. If this one is "
-            "revoked there, rejoin by: forestay device add --new-key. If not, sync here; "
-            "if they open on no device, ignore them: "
+            "revoked there, rejoin: forestay device add --new-key. If not, sync here again; "
+            "if no device can decrypt the keys, ignore them: "
             "forestay sync --pull REMOTE --session "
             f"{self.session} --doubt {name}; or delete that object from the storage",
             session=self.session,
         )
 
     def _meet_owner(self, data: Mapping[str, bytes]) -> dict[str, Opened]:
-        """Collect what all rings say of the owner's devices before any ring is checked.
+        """Merge the owner's devices from all rings before any ring is checked.
 
-        Return the opened objects, so that each is opened once; the others fail in the check.
+        Return the decrypted objects, so that each is decrypted once; the others fail in the check.
         """
         read: dict[str, Opened] = {}
         for name, each in data.items():
             with suppress(RemoteFailed):
                 found = read[name] = key_ring.opened(each, self.me.group)
                 owner = found.owner
-                # Of the user's own devices more is known here than keys contain.
+                # The local device group of the user is at least as new as the one in the keys.
                 if owner.id != self.me.group.id and owner.id == (self._owner or owner.id):
                     self._meet(owner)
         return read
 
     def _judged(self, name: str, read: Opened) -> KeyRing:
-        """Return the keys in one object, if they match its name and what is remembered."""
+        """Return the keys in one object; raise if they do not match its name or earlier syncs."""
         found = key_ring.judged(read, self.me.group, place=self.place, people=self._people.get)
         epoch = object_names.epoch_of(name)
-        # The operator of the remote can rename older keys. Key changes that do not count are
-        # included: the writer of the name may not have known.
+        # The operator of the remote can rename older keys. Compare with all key changes, even those
+        # that do not count: the device that made the name may not have known that.
         if epoch not in {each.content.epoch for each in found.log.values()}:
             raise Replayed(
                 f"older keys of session {found.session} are stored under a newer name",
@@ -217,7 +218,7 @@ class SessionKeys:
                 hint=ELSEWHERE,
                 session=found.session,
             )
-        # Require the known owner: otherwise any reader could take the session over.
+        # Require the known owner: otherwise any reader could become the owner of the session.
         key = self.me.group.name_key
         is_own = bool(key) and object_names.place(key, found.session) == self.place
         owner = self.me.group.id if is_own else self._owner
@@ -232,13 +233,13 @@ class SessionKeys:
 
     @property
     def turns(self) -> dict[str, str]:
-        """What to remember of the keys: the newest changes, each with the owner's group key."""
+        """The facts to store for the next sync: the newest changes, with the owner's group key."""
         held = self._ring
         return {each: held.log[each].content.circle_key for each in held.ends} if held else {}
 
     @property
     def is_read(self) -> bool:
-        """Whether keys were opened, so that their names are confirmed."""
+        """Whether keys were decrypted, so that the epochs in their names are confirmed."""
         return self._ring is not None
 
     @property
@@ -258,7 +259,7 @@ class SessionKeys:
         return data
 
     def chain(self, device: str) -> str:
-        """Return the name of a device's chain on the remote."""
+        """Return the name that the chain of a device has on the remote."""
         held = self.ring
         if held is not None:
             return held.chain(device)
@@ -268,12 +269,12 @@ class SessionKeys:
     # -- opening -------------------------------------------------------------------------------
 
     def ready(self) -> KeyRing:
-        """Read all keys that opening packs needs, before several threads do."""
+        """Read all keys that are needed to decrypt packs, before several threads use them."""
         held = self.ring
         if held is None:
             raise Locked(
-                f"there are packs of session {self.session}, but no keys to them",
-                hint="on the device that pushed them: forestay sync --push; "
+                f"the remote has packs of session {self.session}, but not their keys",
+                hint="on the device that pushed the packs: forestay sync --push; "
                 f"if that fails, {ELSEWHERE}",
                 session=self.session,
             )
@@ -282,7 +283,7 @@ class SessionKeys:
                 self._read_participant(name, held)
         owner = self._people.get(held.owner.id)
         if owner is not None:
-            # The owner's devices added since the last key change are only in that object.
+            # Devices that the owner added since the last key change are only in that object.
             held = self._ring = held.seen_by(owner)
         return held
 
@@ -298,24 +299,24 @@ class SessionKeys:
         self._meet(found)
 
     def _meet(self, group: DeviceGroup) -> None:
-        """Merge what is known of a person's devices."""
+        """Add a person's device group, or merge it with the known version."""
         before = self._people.get(group.id)
         self._people[group.id] = device_group.union(before, group) if before else group
 
     def _unknown_signer(self, key: str, error: Locked) -> UnknownSigner | None:
-        """Return why an object sealed to a key is skipped, None if it is not.
+        """Return why an object encrypted to a key is skipped, None if it is not.
 
-        Doubted keys do not open, so any unknown key may be among them.
+        Ignored keys are not decrypted, so an unknown key may be one of them.
         """
         found = next((each for each in self.unknown_signers.values() if key in each.keys), None)
         if found is None and self._doubted - self.cleared:
-            hint = "it is ignored, and can be deleted from the storage"
-            what = "it is sealed to keys that are not here"
+            hint = "the object is ignored; you can delete it from the storage"
+            what = "an object is encrypted to keys that this device does not have"
             return UnknownSigner(what, why=error.what, hint=hint)
         return found
 
     def opens(self, name: str) -> bool:
-        """Return whether this device can open the keys in an object."""
+        """Return whether this device can decrypt the keys in an object."""
         try:
             key_ring.opened(self._read(name), self.me.group)
         except Locked:
@@ -323,7 +324,7 @@ class SessionKeys:
         return True
 
     def doubt(self, doubted: Iterable[str]) -> None:
-        """Ignore the keys among these from now on, and objects sealed to unknown keys."""
+        """Ignore the keys in these objects from now on, and objects encrypted to unknown keys."""
         self._doubted = frozenset(filter(object_names.epoch_of, doubted))
         self.shown(self._listed)
 
@@ -332,11 +333,11 @@ class SessionKeys:
         return {name: self._skip_error(name, of) for name, of in self.unknown_signers.items()}
 
     def _skip_error(self, name: str, of: UnknownSigner) -> NotEntitled:
-        # The operator of the storage should delete it: it blocks persons added from now on.
+        # Report it: the object blocks persons added from now on, until it is deleted.
         return NotEntitled(of.what, why=f"{of.why}: {name}", hint=of.hint, session=self.session)
 
     def open(self, name: PackName, data: bytes) -> tuple[Claim, bytes]:
-        """Open a pack and require that its signer was allowed to push it."""
+        """Decrypt a pack and require that its signer was allowed to push it."""
         held = self.ready() if self._ring is None else self._ring
         try:
             claim, body = sealed_pack.open_pack(data, held, self._verify)
@@ -350,12 +351,12 @@ class SessionKeys:
         return claim, body
 
     def is_of_removed(self, claim: Claim, name: PackName) -> bool:
-        """Return whether a pack is of a revoked device, which may have pushed it since."""
+        """Return whether a revoked device may have pushed a pack after it was revoked."""
         return self.ready().is_of_removed(claim, name.hash, self._people.get)
 
     @property
     def judged_by(self) -> str:
-        """A digest of all keys and statements that decide on packs, without reading them."""
+        """A digest of the names of all keys and device groups, which decide on packs."""
         objects = (*self._every_ring, *self._participants)
         names = (*objects, *sorted(self.me.group.log), *sorted(self._doubted))
         return digest_of("\n".join(names).encode())[:32]
@@ -374,7 +375,7 @@ class SessionKeys:
         return self.ring is not None and not self.ring.may_write(self.me.group.id)
 
     def prepare(self, put: Put, now: int) -> KeyRing:
-        """Return the keys to seal with: new if there are none, changed if they are stale."""
+        """Return the keys to encrypt with; create them if there are none, change stale ones."""
         held = self.ring
         if held is None:
             if not self.me.group.is_active(self.me.key.id):
@@ -388,9 +389,9 @@ class SessionKeys:
         held = held.seen_by(self.me.group) if held.owner.id == self.me.group.id else held
         if not held.may_write(self.me.group.id):
             raise NotEntitled(
-                "it is shared with you to read",
-                why=f"session {self.session} belongs to {held.owner.fingerprint}",
-                hint="your events stay here; ask its owner to share it with --continue",
+                f"session {self.session} is shared with you to read only",
+                why=f"it belongs to {held.owner.fingerprint}",
+                hint="your events stay on this device; ask its owner to share it with --continue",
                 session=self.session,
             )
         if held.stale(self._people.get) and held.owner.is_active(self.me.key.id):
@@ -408,7 +409,7 @@ class SessionKeys:
         )
         self._put_ring(held, put)
         if change is not None and change.mode == key_ring.NONE:
-            # Last: alone there, it would be newer keys that do not open for the owner.
+            # Last: if only this notice were there, the owner could not decrypt the newest keys.
             self._put_ring(held, put, key_ring.encode_end(held, self.me.key, change))
         return held
 
@@ -422,7 +423,7 @@ class SessionKeys:
         return held
 
     def report_removal(self, put: Put, group_id: str) -> None:
-        """Upload once more the notice that a member was removed."""
+        """Upload the notice for a removed member again."""
         held = self.ready()
         for each in held.removed:
             if each.circle == group_id:
@@ -436,7 +437,7 @@ class SessionKeys:
         self._rings.append(name)
 
     def _upload_participant(self, held: KeyRing, put: Put) -> None:
-        """Upload the user's device statements, so that members can check signatures."""
+        """Upload the statements on the user's devices, so that members can check signatures."""
         self.ready()
         mine = self.me.group
         there = (one.log.keys() for one in self._participants_by_name.values() if one.id == mine.id)
@@ -457,13 +458,14 @@ class SessionKeys:
         name: str = "",
         imported: bool = False,
     ) -> tuple[str, bytes]:
-        """Return the name and bytes of a sealed pack; call `prepare` first.
+        """Encrypt a pack; return its object name and bytes. Call `prepare` first.
 
-        `name` is that of the device that wrote the events, if known.
+        `name` is the name of the device that wrote the events, if known.
         """
         held = self._ring
         if held is None:
-            raise RemoteFailed("there is no key to seal with", session=self.session)
+            what = f"there is no key to encrypt session {self.session} with"
+            raise RemoteFailed(what, session=self.session)
         claim = Claim(
             self.session,
             *stretch,

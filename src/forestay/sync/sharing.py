@@ -1,8 +1,9 @@
 """Share a session with other persons, on every remote that has it.
 
-A session is pushed first, then its keys are changed: a new epoch, sealed to everyone who may read
-from now on. Each remote has its own key ring, so the change is made on each. An unreachable remote
-has the old keys: the next sync removes a person there; to add one, the user repeats the command.
+A session is pushed first, then its keys are changed: a new epoch, encrypted to everyone who can
+read from now on. Each remote has its own key ring, so the change is made on each. An unreachable
+remote has the old keys: the next sync removes a person there; to add one, the user repeats the
+command.
 """
 
 from __future__ import annotations
@@ -67,7 +68,7 @@ def share(
 
 
 def unshare(context: Context, session: str, who: str) -> Shared:
-    """Remove a person from a session; they still have what they have read."""
+    """Remove a person from a session; that person still has what was pulled before."""
     now = context.clock.now()
     is_key = who.lower().startswith(key_text.PERSON)
     wanted = {key_text.read_person_key(who).circle} if is_key else set[str]()
@@ -87,7 +88,7 @@ def unshare(context: Context, session: str, who: str) -> Shared:
 def _record_removal(
     context: Context, known: Known, session: str, group_id: str, *, owed: bool = True
 ) -> None:
-    """Record that a person is still to be removed on a remote, or no longer."""
+    """Record whether a person still has to be removed on a remote."""
     before = context.store.machine.remotes.notes(known, session).get(UNSHARE, {})
     after = {each: "" for each in before if each != group_id} | ({group_id: ""} if owed else {})
     if after != before:
@@ -118,7 +119,8 @@ def _everywhere(
     remotes = context.store.machine.remotes.all()
     if not remotes:
         hint = "forestay remote add usb folder:/media/usb/forestay"
-        raise Refused("there is no remote that others could read", hint=hint, session=session)
+        what = "a session can be shared only through a remote, and there is none"
+        raise Refused(what, hint=hint, session=session)
     found, spread = [], []
     failed: list[tuple[Known, ForestayError]] = []
     for known in remotes:
@@ -132,12 +134,12 @@ def _everywhere(
     for known, why in failed:
         may_come = isinstance(why, RemoteFailed | Busy) and not isinstance(why, NotEntitled)
         if record_removal is not None and may_come and record_removal(known):
-            why.hint = "; ".join(filter(None, (why.hint, "the next sync repeats it there")))
+            why.hint = "; ".join(filter(None, (why.hint, "the next sync tries again there")))
     if not found:
         raise failed[0][1]
     shared = _summarize(session, found, spread)
     context.store.machine.remotes.record_shared(session, [title(each) for each in shared.members])
-    write_files(context, session)  # its files show the persons it is shared with
+    write_files(context, session)  # session files show the persons it is shared with
     return shared
 
 
@@ -186,7 +188,7 @@ def _summarize(session: str, found: list[KeyRing], spread: list[Spread]) -> Shar
 
 
 def _meant(ring: KeyRing, who: str) -> Member:
-    """Return the member with an address, a fingerprint, an id or a key."""
+    """Return the member with this address, fingerprint, id or key."""
     if who.lower().startswith(key_text.PERSON):
         group = key_text.read_person_key(who).circle
         found = [each for each in ring.members if each.circle == group]
@@ -196,7 +198,8 @@ def _meant(ring: KeyRing, who: str) -> Member:
         return found[0]
     known = ", ".join(title(each) for each in found or ring.members)
     why = f"it is shared with {known or 'no one'}"
-    what = f"{who} may mean several persons" if found else f"it is not shared with {who!r}"
+    none = f"the session is not shared with {who!r}"
+    what = f"{who} matches several persons" if found else none
     raise InvalidInput(what, why=why, hint="forestay share list", session=ring.session)
 
 

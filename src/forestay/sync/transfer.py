@@ -1,7 +1,7 @@
 """The transfer of objects during one visit to a remote, shared by all its sessions.
 
-It reads and writes objects, reports progress, runs a few requests in parallel, and starts nothing
-more once it is stopped: by the user, or because the remote is unreachable.
+A transfer reads and writes objects, reports progress, and runs a few requests in parallel. It
+starts no further request after it was stopped: by the user, or because the remote is unreachable.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from forestay.sync.remotes.port import Object, Remote
 from forestay.sync.session_keys import Identity
 
 PATIENCE = (0.2, 0.5, 1.0, 2.0)
-"""How many seconds to wait, each time, for a listing that is late."""
+"""How many seconds to wait before each further attempt to list new objects."""
 _AHEAD = 8
 
 Obey = Callable[[str], Callable[[], Sequence[str]]]
@@ -31,7 +31,7 @@ T = TypeVar("T")
 
 
 class Stopped(KeyboardInterrupt):
-    """The sync of a session ends because that of another failed."""
+    """The sync of a session ends because the whole visit was stopped."""
 
 
 class Transfer:
@@ -52,13 +52,13 @@ class Transfer:
         on_bytes: Callable[[str, int], None] | None = None,
         before_erasure: Obey | None = None,
     ) -> None:
-        """`again` uploads what the remote should have and lost; `on_bytes` shows progress.
+        """`again` uploads what the remote has lost; `on_bytes` shows progress.
 
         `before_erasure` is called before tombstones are appended; its result is called afterwards.
         """
         self.journal, self.store = journal, journal.store
         self.remotes = journal.store.machine.remotes
-        """What this machine knows of its remotes."""
+        """The stored facts on the remotes of this machine."""
         self.known, self.remote, self.identity = known, remote, identity
         self.clock, self.pool = clock, pool
         self.again, self.patience = again, patience
@@ -68,7 +68,7 @@ class Transfer:
         self.own = journal.store.machine.devices()
         """Every device id that this home has used."""
         self.stopped: BaseException | None = None
-        """Why nothing more is started, if so."""
+        """The error that stopped the transfer, if any."""
         self._hashes: dict[str, set[str]] = {}
         hashing.use_openssl()
 
@@ -79,18 +79,18 @@ class Transfer:
         return data
 
     def put(self, name: str, data: bytes) -> None:
-        """Upload an object; one that exists under its name must be the same."""
+        """Upload an object; raise if the remote has other bytes under its name."""
         self.require_running()
         if not self.remote.put(name, data) and self.remote.get(name) != data:
             raise RemoteFailed(
-                "the remote does not store what is uploaded",
-                why=f"{name} holds other bytes than were written",
+                "the remote has not stored an object correctly",
+                why=f"{name} has other bytes than were written",
                 hint=f"forestay remote check {self.known.name}",
             )
         self._report("up", len(data))
 
     def shown(self, listed: Iterable[Object]) -> None:
-        """Record the listing of all sessions: the same bytes belong to one place only."""
+        """Record the listing of all sessions, to detect the same pack in two places."""
         for one in map(object_names.as_pack, (each.name for each in listed)):
             if one is not None:
                 self._hashes.setdefault(one.hash, set()).add(one.place)

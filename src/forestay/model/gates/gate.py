@@ -368,11 +368,11 @@ def check_evidence(evidence: Mapping[str, Any]) -> None:
     size = len(msgspec.json.encode(evidence))
     if size > MOST_BYTES:
         why = f"{size} bytes; at most {MOST_BYTES}"
-        raise InvalidInput("the evidence is too large", why=why, hint=_IN_A_FILE)
+        raise InvalidInput("the evidence is too large", why=why, hint=_RECORD_AS_FILE)
 
 
 _HOW = 'such as {"tests_pass": true}'
-_IN_A_FILE = "record the file with: forestay record artifact PATH, and name it in the evidence"
+_RECORD_AS_FILE = "record the file with: forestay record artifact PATH, and name it in the evidence"
 
 
 def _admit_name(name: object) -> None:
@@ -390,7 +390,7 @@ def _admit_value(name: str, value: Any) -> None:
         count += len(level)
         if count > MOST_VALUES:
             why = f"more than {MOST_VALUES} values in {_name(name)}"
-            raise InvalidInput("the evidence is too large", why=why, hint=_IN_A_FILE)
+            raise InvalidInput("the evidence is too large", why=why, hint=_RECORD_AS_FILE)
         for each in level:
             _admit_leaf(name, each)
         level = [inner for each in level for inner in _inside(name, each)]

@@ -1,4 +1,4 @@
-"""Tables that are true of one machine: projects, bindings, agent runs, remotes. Always SQLite.
+"""Tables with facts of one machine: projects, bindings, agent runs, remotes. Always in SQLite.
 
 Main modules: `projects`, `bindings`, `remotes`.
 """

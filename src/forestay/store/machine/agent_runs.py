@@ -1,10 +1,11 @@
 """Agent runs on this machine, as their hooks report them.
 
-A *run* is one conversation of an agent, by the agent's own id for it (`native`); it works on one
-session at a time. A *flight* is a tool call that has begun and has no result yet. None of it is in
-the journal: a result becomes an event, and a flight whose process is gone has an unknown outcome.
-A payload is *taken* when everything in it is recorded; its name is stored in the same transaction,
-until its file is certainly gone. A *tally* counts payloads that became no event, by reason.
+A *run* is one conversation of an agent, with the id that the agent gave it (`native`); it works on
+one session at a time. A *flight* is a tool call that has begun and has no result yet. Neither is in
+the journal: a result becomes an event, and a flight whose process has ended has an unknown outcome.
+A payload (the JSON that a hook received) is *taken* when all of it is recorded; its name is stored
+in the same transaction, and deleted after its file. A *tally* counts the payloads that were not
+recorded as an event, by reason.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ class Flight:
 
 
 class Run:
-    """A conversation of an agent. `seen` is the last event of its session it was informed of."""
+    """A conversation of an agent. `seen` is the last event of its session that it was shown."""
 
     def __init__(
         self,
@@ -55,7 +56,7 @@ class Run:
 
 
 class RunChange:
-    """What recording payloads changes in a run, all of it or nothing."""
+    """The changes of one run by newly recorded payloads; applied completely or not at all."""
 
     __slots__ = ("gone", "held", "now", "run", "taken", "tallies")
 
@@ -68,7 +69,7 @@ class RunChange:
         self.tallies: dict[str, int] = {}
 
     def count(self, why: str) -> None:
-        """Count a payload that became no event."""
+        """Count a payload that was not recorded as an event."""
         self.tallies[why[:_REASON]] = self.tallies.get(why[:_REASON], 0) + 1
 
     def apply(self, connection: sqlite3.Connection) -> None:
@@ -125,7 +126,7 @@ class AgentRuns(Topic):
         return run
 
     def tallies(self) -> dict[str, tuple[int, int]]:
-        """Return reason → (how many payloads became no event, when that last happened)."""
+        """Return reason → (number of payloads that were not recorded, time of the last one)."""
         rows = self._read("SELECT what, count, last FROM tally ORDER BY what")
         return {what: (count, last) for what, count, last in rows}
 
@@ -134,16 +135,16 @@ class AgentRuns(Topic):
         return {name for (name,) in self._read("SELECT name FROM taken")}
 
     def forget_taken(self) -> None:
-        """Forget these names, because their files are gone; a power cut may undo this."""
+        """Delete the names of taken payloads, whose files are gone; a power cut can undo this."""
         self._run("DELETE FROM taken", (), soon=True)
 
     def save(self, change: RunChange) -> None:
-        """Apply a change that comes with no event; durable when this returns."""
+        """Apply a change without recording an event; durable when this returns."""
         self._tables.ensure_sessions([holder.session for holder in change.held])
         self._tables.write(change.apply)
 
     def record_seen(self, run: Run, seq: int) -> None:
-        """Record the last event that a run was informed of; a power cut may undo this."""
+        """Record the last event that a run has been shown; a power cut can undo this."""
         run.seen = seq
         self._run("UPDATE run SET seen = ? WHERE number = ?", (seq, run.number), soon=True)
 

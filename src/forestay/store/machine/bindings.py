@@ -1,11 +1,11 @@
-"""Which files belong to which session on this machine, and what we last wrote into them.
+"""Which files belong to which session on this machine, and what Forestay last wrote into them.
 
-A *binding* ties a session to one place of one format; a place has one owner. A binding that was
-released stays stored, without a claim to its place, so that its session can bind again. A
-*rendering* is what we once wrote into one of its files. It is stored to recognize bytes found later
-as ours, as ours from earlier (a tool restored them), or as an edit, which is then compared with the
-nearest rendering. Renderings are a cache: a lost one makes our own file look edited, and comparing
-it finds nothing new.
+A *binding* connects a session with the files of one format at one *place* (a path); a place belongs
+to one session. A binding that was released stays stored without its place, so that its session can
+bind again. A *rendering* is the content that Forestay once wrote into a file of a binding. By the
+renderings, content found later is recognized as the present one, as an older one that a tool
+restored, or as an edit, which is then compared with the most similar rendering. Renderings are a
+cache: without one, an unchanged file looks edited, and the comparison finds nothing new.
 """
 
 from __future__ import annotations
@@ -22,19 +22,19 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 KEPT = 16
-"""Renderings of one file that are stored."""
+"""How many renderings of one file are stored."""
 
 Written = tuple[str, str, int, bytes]
 """A file that is about to be written: its name, digest and size, and the bytes to store."""
 
 Note = tuple["Binding", "Sequence[Written]", int]
-"""What is about to be written for a binding, and the last event that its files then show."""
+"""A binding, the files to be written for it, and the last event that they will show."""
 
 _COLUMNS = "b.number, s.id, b.format, b.native, b.root, b.place, b.mirrored, b.quiet, b.suspended"
 
 
 class Binding:
-    """A session's place in a format. `mirrored` is the last event its files show."""
+    """The files of a session in one format. `mirrored` is the last event that they show."""
 
     def __init__(
         self,
@@ -54,9 +54,9 @@ class Binding:
 
 
 class Rendering:
-    """Bytes that we wrote into a file, by their digest.
+    """Content that Forestay wrote into a file, by its digest.
 
-    `Bindings.contents` returns the bytes; those of a rendering that `is_bare` are not stored.
+    `Bindings.contents` returns the bytes. If `is_bare`, only the digest is stored.
     """
 
     __slots__ = ("digest", "file", "is_bare", "n", "size")
@@ -68,7 +68,7 @@ class Rendering:
 
 class Bindings(Topic):
     def bindings(self, session: str = "") -> list[Binding]:
-        """Return the bindings of a session, or of all."""
+        """Return the bindings of one session, or of all sessions."""
         sql = (
             f"SELECT {_COLUMNS} FROM binding b JOIN session s ON s.number = b.session"
             f" {f'WHERE s.{BY_ID}' if session else ''} ORDER BY b.number"
@@ -76,7 +76,7 @@ class Bindings(Topic):
         return [Binding(*row) for row in self._read(sql, (session,) if session else ())]
 
     def owner(self, place: str) -> Binding | None:
-        """Return the binding that owns a place, or None; case makes no other place."""
+        """Return the binding of a place, or None; upper and lower case are not distinguished."""
         rows = self._read(
             f"SELECT {_COLUMNS} FROM binding b JOIN session s ON s.number = b.session"
             " WHERE b.place = ? COLLATE NOCASE",
@@ -86,7 +86,7 @@ class Bindings(Topic):
         return next((one for one in found if _is_same(one.place, place)), None)
 
     def named(self, format_id: str, native: str) -> list[Binding]:
-        """Return the bindings under an id of a format, wherever they are."""
+        """Return the bindings with this id in a format, at any place."""
         rows = self._read(
             f"SELECT {_COLUMNS} FROM binding b JOIN session s ON s.number = b.session"
             " WHERE b.format = ? AND b.native = ?",
@@ -95,8 +95,8 @@ class Bindings(Topic):
         return [Binding(*row) for row in rows]
 
     def places(self, root: str) -> set[str]:
-        """Return the places below a folder that have an owner."""
-        below = (f"{root}/", f"{root}0")  # the sign behind the slash
+        """Return the places below a folder that belong to a session."""
+        below = (f"{root}/", f"{root}0")  # "0" is the character after "/"
         rows = self._read("SELECT place FROM binding WHERE place >= ? AND place < ?", below)
         return {place for (place,) in rows}
 
@@ -110,7 +110,10 @@ class Bindings(Topic):
         *,
         soon: bool = False,
     ) -> bool:
-        """Bind a place to a session, durably unless `soon`; return False if it has an owner."""
+        """Bind a place to a session; return False if it belongs to another one.
+
+        The binding is durable when this returns; if `soon`, a power cut can undo it.
+        """
 
         def act(connection: sqlite3.Connection) -> bool:
             connection.execute(_BIND_AGAIN, (place, session, kind, native, root))
@@ -136,7 +139,7 @@ class Bindings(Topic):
     def follow(self, binding: Binding, root: str, place: str) -> bool:
         """Move a binding with its files to another folder; its renderings stay known.
 
-        Returns False if the place there has an owner.
+        Return False if that place belongs to another session.
         """
 
         def act(connection: sqlite3.Connection) -> bool:
@@ -165,7 +168,7 @@ class Bindings(Topic):
         return str(rows[0][0]) if rows else ""
 
     def forget(self, session: str) -> None:
-        """Erase the content of a session's renderings; their digests stay known as ours."""
+        """Erase the content of a session's renderings; their digests stay stored."""
 
         def act(connection: sqlite3.Connection) -> None:
             connection.execute(_ERASE_DATA, (session,))
@@ -216,10 +219,10 @@ class Bindings(Topic):
         return zlib.decompress(rows[0][0]) if rows and rows[0][0] else b""
 
     def rendered(self, new: Sequence[Note], *, lasting: bool = False) -> None:
-        """Record what is about to be written into the files of some bindings, in one transaction.
+        """Record, in one transaction, what is about to be written into the files of bindings.
 
-        Each comes with the last event that its files then show. A power cut may undo the record
-        unless it is `lasting`; then the files are only compared once more.
+        A power cut can undo the record unless it is `lasting`. Then the files look edited, and are
+        compared once more.
         """
 
         def act(connection: sqlite3.Connection) -> None:
@@ -235,7 +238,7 @@ class Bindings(Topic):
 
 
 # A released binding has the negative number of its session, which no query joins, and a place that
-# is no path, so that the path is free.
+# is not a path, so that another session can bind the path.
 _RELEASE = "UPDATE binding SET session = -session, place = '#' || number WHERE number = ?"
 _FOLLOW = "UPDATE OR IGNORE binding SET root = ?, place = ?, suspended = '' WHERE number = ?"
 _BIND_AGAIN = f"""

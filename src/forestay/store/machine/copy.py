@@ -1,12 +1,12 @@
-"""Copy the tables of this machine from one store's database to another's.
+"""Copy the tables of this machine from the database of one store (source) to another (target).
 
-Sessions, projects, bindings and the rest have different numbers in each; rows are matched by their
-ids, names and places. Where the other database differs, the copied row is newer and wins. Holders
-are not copied: a process registers again when it continues.
+The same session, project or binding has different row numbers in the two databases, so rows are
+matched by their ids, names and places. If a row exists in both, the source row replaces the target
+row. Holders are not copied: a process registers again when it continues.
 
-Where a database is rebuilt from packs, only places and identities are copied: projects and folders,
-the ids that this home wrote under, its remotes, the owners of chains. What is on the remotes has to
-be read again, because what was fetched from there before may be missing now.
+When a database is rebuilt from packs, only places and identities are copied: projects and folders,
+the device ids of this home, its remotes, the owners of chains. The contents of remotes have to be
+read again, because events that were pulled before may be missing in the rebuilt database.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ _COLUMNS = "SELECT name FROM pragma_table_info(?)"
 
 
 def copy_machine(source: Machine, target: Machine) -> None:
-    """Copy all of it, in one transaction; repeating it changes nothing."""
+    """Copy all tables of this machine in one transaction; repeating it changes nothing."""
     found = {name: _read(source, name) for name in (*_PLACES, *_IDENTITY, *_REST)}
     devices = source.devices()
     target.tables.write(lambda connection: _Copy(connection).write(found, devices))
@@ -63,13 +63,13 @@ class SalvagedMachine:
     """The places and identities of this machine, read from a database that may be damaged."""
 
     def __init__(self, source: Machine, more: Iterable[str] = ()) -> None:
-        """`more` are further ids that this home wrote under."""
+        """`more` are further device ids of this home."""
         self._source = source
         self.has_places = True
-        """Whether all that is known of folders could be read."""
+        """Whether all rows of projects and folders could be read."""
         self._places = {name: self._readable(name) for name in _PLACES}
         self._identity = {name: self._readable(name) for name in _IDENTITY}
-        # What was there once is listed again, and fetched if it is missing here.
+        # Packs that were on a remote are listed again, and fetched if they are missing here.
         for row in self._identity["remote_session"]:
             row.update(pushed=0, hash="", beyond=0)
         try:
@@ -78,7 +78,7 @@ class SalvagedMachine:
             self._devices = set(more)
 
     def _readable(self, name: str) -> list[Row]:
-        """Return the rows of a table as far as they can be read."""
+        """Return the rows of a table that can be read."""
         try:
             return _read(self._source, name)
         except ForestayError:
@@ -86,11 +86,11 @@ class SalvagedMachine:
             return []
 
     def write_identity(self, target: Machine) -> None:
-        """Write the ids of this home, its remotes, and the owners of chains."""
+        """Write the device ids of this home, its remotes, and the owners of chains."""
         target.tables.write(lambda db: _Copy(db).write(self._identity, self._devices))
 
     def write_places(self, target: Machine) -> None:
-        """Write projects and folders, once the sessions are there."""
+        """Write projects and folders; the sessions must already be in the target."""
         target.tables.write(lambda db: _Copy(db).write(self._places))
 
 
@@ -110,7 +110,7 @@ class _Copy:
     def __init__(self, connection: sqlite3.Connection) -> None:
         self._connection = connection
         self._numbers: dict[str, dict[int | None, int]] = {"remote": {0: 0}}
-        """Table → number there → number here."""
+        """Table → row number in the source → row number in the target."""
 
     def write(self, found: dict[str, list[Row]], devices: Iterable[str] = ()) -> None:
         for device in devices:
@@ -132,7 +132,7 @@ class _Copy:
         for column, other in _REFERENCES.get(table, {}).items():
             values[column] = self._numbers.get(other, {}).get(row[column])
             if values[column] is None and (table, column) not in _NULLABLE:
-                return  # what it belongs to is not here
+                return  # the row that it refers to is not in the target
         key = _KEYS.get(table)
         into = f"INTO {table} ({', '.join(values)}) VALUES ({', '.join('?' * len(values))})"
         sql = f"INSERT OR REPLACE {into}"
@@ -147,7 +147,7 @@ class _Copy:
             self._match(table, key, row["number"], row)
 
     def _match(self, table: str, key: Iterable[str], number: int, row: Row) -> None:
-        """Remember which number a row has here, if it is here."""
+        """Remember the number of a row in the target, if the target has it."""
         tests = " AND ".join(f"{name} = ?" for name in key)
         sql = f"SELECT number FROM {table} WHERE {tests}"
         here = self._connection.execute(sql, [row[name] for name in key]).fetchone()

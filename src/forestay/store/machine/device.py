@@ -1,4 +1,4 @@
-"""The device id that this home writes under, the ids it used before, and its secret."""
+"""The device id of this home, the ids that it used before, and its secret."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ if TYPE_CHECKING:
 
 _ID_CHARACTERS = frozenset("0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ._-")
 _FORMER = "was "
-"""Begins the keys of ids that this home wrote under before."""
+"""The prefix of the keys of former device ids in the table `meta`."""
 _DEVICE = "SELECT value FROM meta WHERE key = 'device'"
 
 
 def current_id(tables: Tables) -> str:
-    """Return the id this home writes under; "" before the first write."""
+    """Return the device id of this home; "" before the first write."""
     found = tables.read(_DEVICE)
     return str(found[0][0]) if found else ""
 
 
 def former_ids(tables: Tables) -> set[str]:
-    """Return the ids that this home wrote under before."""
+    """Return the former device ids of this home."""
     sql = "SELECT key FROM meta WHERE key >= ? AND key < ?"
     return {str(key).removeprefix(_FORMER) for (key,) in tables.read(sql, key_range(_FORMER))}
 
@@ -52,18 +52,18 @@ def settle_device(
 
 
 def change_device(connection: sqlite3.Connection, id: str) -> None:
-    """Write under another id from now on; the previous one stays known."""
+    """Use another device id from now on; remember the previous one."""
     remember_device(connection)
     connection.execute("UPDATE meta SET value = ? WHERE key = 'device'", (id,))
 
 
 def remember_device(connection: sqlite3.Connection, id: str = "") -> None:
-    """Remember that this home wrote under an id; without one, under the present one."""
+    """Remember an id, or else the present one, as a device id of this home."""
     found = [(id,)] if id else connection.execute(_DEVICE).fetchall()
     rows = [(f"{_FORMER}{one}", "") for (one,) in found if _is_device_id(one)]
     connection.executemany("INSERT OR IGNORE INTO meta VALUES (?, ?)", rows)
 
 
 def _is_device_id(id: object) -> bool:
-    """Return whether events may be written under an id: a damaged one would go into every pack."""
+    """Return whether a device id is well-formed; a damaged one would get into every pack."""
     return isinstance(id, str) and 0 < len(id) <= 16 and _ID_CHARACTERS.issuperset(id)

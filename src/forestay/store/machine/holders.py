@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 IDLE = "waiting to be asked"
-"""What an agent is doing whose turn is over: if it is gone then, nothing was broken off."""
+"""The `doing` of an agent that waits for its user: if it ends then, no work was interrupted."""
 
 
 class Holder:
@@ -35,7 +35,7 @@ def interrupted_work(died: Sequence[Holder]) -> list[Holder]:
 
 
 def describe_work(died: Sequence[Holder]) -> str:
-    """Describe what processes were doing when they died; by their names if no more is known."""
+    """Describe what processes were doing when they died; name them if that is unknown."""
     broken = interrupted_work(died)
     known = [h.doing or h.agent for h in broken if h.doing or h.agent]
     return "; ".join(dict.fromkeys(known or [h.name for h in broken]))
@@ -43,7 +43,7 @@ def describe_work(died: Sequence[Holder]) -> str:
 
 class Holders(Topic):
     def find(self, session: str = "") -> list[Holder]:
-        """Return the holders of a session, or of all; the oldest first."""
+        """Return the holders of one session, or of all sessions; the oldest first."""
         rows = self._read(
             "SELECT s.id, h.machine, h.boot, h.ns, h.pid, h.start, h.name, h.agent, h.doing,"
             " h.since FROM holder h JOIN session s ON s.number = h.session"
@@ -58,7 +58,7 @@ class Holders(Topic):
         self._tables.write(lambda connection: add_holder(connection, holder))
 
     def remove(self, holders: Sequence[Holder]) -> None:
-        """Record that processes work on their sessions no more."""
+        """Record that these processes no longer work on their sessions."""
 
         def act(connection: sqlite3.Connection) -> None:
             for holder in holders:
@@ -80,7 +80,7 @@ def add_holder(connection: sqlite3.Connection, holder: Holder) -> None:
 
 
 def remove_holder(connection: sqlite3.Connection, holder: Holder) -> None:
-    """Record, inside a transaction, that a process works on a session no more."""
+    """Record, inside a transaction, that a process no longer works on a session."""
     machine, boot, ns, pid, start = holder.process.split("/")
     connection.execute(
         "DELETE FROM holder"

@@ -1,6 +1,6 @@
-"""What is true of one machine only: projects, bindings, agent runs, remotes, the device.
+"""The facts of one machine: projects, bindings, agent runs, remotes, the device id.
 
-None of it is in a journal and none of it travels. It always lies in SQLite.
+They are not in a journal and are not synced. They are always stored in SQLite.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Machine:
     """
 
     def __init__(self, tables: Tables, file_work: FileWork | None = None) -> None:
-        """`file_work` is given where that lies with the events and not in these tables."""
+        """`file_work` is given if pending file work is stored with the events, not in `tables`."""
         self.tables = tables
         self._file_work = file_work
 
@@ -49,14 +49,14 @@ class Machine:
 
     @property
     def seen_files(self) -> SeenFiles:
-        """Files as sessions last saw them."""
+        """The state of files when sessions last recorded them."""
         from forestay.store.machine.seen_files import SeenFiles  # start-up
 
         return SeenFiles(self.tables)
 
     @property
     def file_work(self) -> FileWork:
-        """What recorded events still ask to be done to files."""
+        """Changes of files that recorded events still require."""
         from forestay.store.machine.seen_files import FileWork  # start-up
 
         return self._file_work or FileWork(self.tables)
@@ -77,25 +77,25 @@ class Machine:
 
     @property
     def remotes(self) -> Remotes:
-        """What this home knows of its remotes."""
+        """The remotes of this home, and what each of them has."""
         from forestay.store.machine.remotes import Remotes  # start-up
 
         return Remotes(self.tables)
 
     @property
     def device(self) -> str:
-        """The id this home writes under; "" before the first write."""
+        """The device id of this home; "" before the first write."""
         return device.current_id(self.tables)
 
     def devices(self) -> set[str]:
-        """Return every id that this home ever wrote under."""
+        """Return the present and all former device ids of this home."""
         # An older version stored former ids in the heads only.
         lost = {str(id) for (id,) in self.tables.read("SELECT device FROM lost")}
         known = device.former_ids(self.tables) | self.tables.head_devices() | lost
         return (known | {self.device}) - {""}
 
     def secret(self) -> bytes:
-        """Return the secret that keys prompt fences; it never leaves the home."""
+        """Return the secret key for the fences around text in prompts; it never leaves the home."""
         found = self.tables.read("SELECT value FROM meta WHERE key = 'secret'")
         try:
             return bytes.fromhex(str(found[0][0]) if found else "") or bytes(32)
@@ -107,17 +107,17 @@ class Machine:
             ) from None
 
     def is_bound(self, session: str) -> bool:
-        """Return whether files belong to a session here."""
+        """Return whether a session has files on this machine."""
         sql = f"SELECT 1 FROM binding b JOIN session s ON s.number = b.session AND s.{BY_ID}"
         return bool(self.tables.read(sql, (session,)))
 
 
 class MachineChange:
-    """What becomes true of this machine in the same transaction as an append.
+    """Changes of this machine's tables in the same transaction as an append.
 
     With `tree` the session becomes the current one of that tree. `run` is a change of an agent
-    run. Both are made also when nothing is appended. `file_work` describes what has to be done to
-    files because of the events; it is stored with them, until `machine.file_work.done`.
+    run. Both are made even if nothing is appended. `file_work` describes changes of files that the
+    events require; it is stored with the events until `machine.file_work.finish` is called.
     """
 
     __slots__ = ("file_work", "run", "tree")
@@ -139,7 +139,7 @@ class MachineChange:
         return self.tree is not None or self.run is not None
 
     def apply(self, connection: sqlite3.Connection, session: str) -> None:
-        """Change the machine's tables inside a transaction; file work is the store's business."""
+        """Change the machine's tables inside a transaction; the store itself adds file work."""
         if self.tree is not None:
             record_tree(connection, self.tree, session)
         if self.run is not None:

@@ -13,9 +13,9 @@ if TYPE_CHECKING:
 
 
 class TreeRecord:
-    """A working tree as it was found now: where it is and which project it belongs to.
+    """A working tree: its path, and the number of its project.
 
-    `project` is 0 where none is known yet: then one is made with `id` and `name`.
+    If `project` is 0, the project is new and is created with `id` and `name`.
     """
 
     __slots__ = ("id", "inode", "keys", "name", "path", "project")
@@ -67,8 +67,8 @@ class Projects(Topic):
     ) -> int:
         """Record where a tree is, its project, and (unless None) its current session.
 
-        `members` are sessions that belong to its project from now on, if they had none. Returns
-        the number of the project.
+        Add the sessions `members` to its project if they have none. Return the number of the
+        project.
         """
 
         def act(connection: sqlite3.Connection) -> int:
@@ -108,9 +108,9 @@ def record_tree(connection: sqlite3.Connection, tree: TreeRecord, session: str |
 
 
 def _found_meanwhile(connection: sqlite3.Connection, tree: TreeRecord) -> int:
-    """Return the project that another process gave this tree since this process read the tables.
+    """Return the project that another process has recorded for this tree in the meantime.
 
-    Otherwise one that has every key of the tree, or 0.
+    Otherwise return one that has every key of the tree, or 0.
     """
     row = connection.execute(
         "SELECT project FROM tree WHERE path = ? AND inode = ?", (as_text(tree.path), tree.inode)

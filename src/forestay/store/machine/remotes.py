@@ -1,15 +1,15 @@
-"""What this device knows of its remotes: where they are, and what each has shown so far.
+"""The remotes of this device: their addresses, and what each of them had at the last sync.
 
-The operator of a remote may roll it back, cut it short or falsify it; so what it showed before is
-remembered here, in the database of the device. A *mark* is how far a session is known to be stored
-there: all events up to an arrival number, and a number of events *beyond* it. An *object* is a pack
-that was read there and found intact: its name and range. Other facts about a session there are
-*noted*, each under its own *word*: rotations of its keys (`turn`), packs that were `refused`,
-persons to be removed at the next contact (`unshare`), and persons whose claims about what is there
-the user `doubt`s. None of this is synced.
+The operator of a remote could restore an older state, delete or falsify data; to detect that, the
+database of the device stores what a remote had before. A *mark* is how far a session is on the
+remote: all events up to an arrival number, and a number of events *beyond* it. An *object* is a
+pack that was read from the remote and passed all checks: its name and range. Other facts about a
+session on a remote are stored as *notes*, each under a *word*: changes of its keys (`turn`), packs
+that were `refused`, persons to be removed at the next sync (`unshare`), and persons whose reports
+the user ignores (`doubt`). None of this is synced.
 
 The owners of chains and sessions are facts of the home, not of a remote: they are also stored under
-remote number 0, as they were shown first, and stay when the remote is removed.
+remote number 0, as the first remote showed them, and stay when the remote is removed.
 """
 
 from __future__ import annotations
@@ -25,17 +25,17 @@ if TYPE_CHECKING:
 
 
 KEY_CHANGE = "turn"
-"""The word for rotations of a session's keys: each with the owner's key it is encrypted to."""
+"""The word for changes of a session's keys, each with the owner's key it is encrypted to."""
 REFUSED = "refused"
-"""The word for refused packs, each with a digest of the facts that decided it."""
+"""The word for refused packs, each with a digest of the keys and statements that decided it."""
 UNSHARE = "unshare"
-"""The word for persons to be removed from a session there, by device group."""
+"""The word for persons who still have to be removed from a session, by device group."""
 DOUBT = "doubt"
-"""The word for persons whose claims about a remote do not count, by device group."""
+"""The word for persons whose reports about a remote are ignored, by device group."""
 UNSIGNED = "unsigned"
-"""The word for devices whose chain of a session is there only by an import."""
+"""The word for devices whose chain is on the remote only because another person imported it."""
 LEFT = "left"
-"""The word for a place that was left when its session joined another, and its packs."""
+"""The word for the former place of a session that was joined with another, and its packs."""
 PARALLEL = "beside"
 """The word for the first events of branches that the owner of a session wrote under the id of
 another person's branch, each with that id; stored under no remote."""
@@ -64,9 +64,9 @@ _SYNCED = """
 
 
 class Known:
-    """A remote of this home: when it was last synced, 0 if never.
+    """A remote of this home. `synced` is the time of the last sync that succeeded, 0 if none.
 
-    `result` and `error` are of the last attempt, which may have failed.
+    `result` and `error` are those of the last sync, even if it failed.
     """
 
     __slots__ = ("added", "address", "error", "name", "number", "probe", "result", "synced")
@@ -87,7 +87,7 @@ class Known:
 
 
 class There:
-    """What a remote is known to have of one session."""
+    """What a remote had of one session at the last sync."""
 
     __slots__ = ("beyond", "epoch", "error", "hash", "owner", "place", "pushed", "session")
 
@@ -108,7 +108,7 @@ class There:
 
 
 class Reach:
-    """How much of a chain was shown there, its owner, and the name of its device."""
+    """How much of a chain a remote had, the owner of the chain, and the name of its device."""
 
     __slots__ = ("circle", "device", "hash", "n", "name")
 
@@ -117,7 +117,7 @@ class Reach:
 
 
 class Packed:
-    """A pack that was read there and found intact."""
+    """A pack that was read from a remote and passed all checks."""
 
     __slots__ = ("after", "before", "device", "first", "last", "name", "size", "tombstone")
 
@@ -153,7 +153,8 @@ class Remotes(Topic):
     def add(self, name: str, address: str, probe: str, now: int) -> None:
         def act(connection: sqlite3.Connection) -> None:
             if connection.execute("SELECT 1 FROM remote WHERE name = ?", (name,)).fetchone():
-                raise InvalidInput(f"there is a remote {name} already", hint="forestay remote list")
+                what = f"there is already a remote {name}"
+                raise InvalidInput(what, hint="forestay remote list")
             connection.execute(
                 "INSERT INTO remote (name, address, probe, added) VALUES (?, ?, ?, ?)",
                 (name, address, probe, now),
@@ -162,7 +163,7 @@ class Remotes(Topic):
         self._tables.write(act)
 
     def remove(self, remote: Known) -> None:
-        """Remove a remote and what it showed, except the owners; nothing is changed there."""
+        """Remove a remote and the facts about it, except owners; the remote itself is unchanged."""
 
         def act(connection: sqlite3.Connection) -> None:
             connection.execute(_COPY_NAMES, (remote.number,))
@@ -173,11 +174,11 @@ class Remotes(Topic):
         self._tables.write(act)
 
     def record_probe(self, remote: Known, probe: str) -> None:
-        """Record what a remote proved able to do."""
+        """Record the result of a test of what a remote can do."""
         self._run("UPDATE remote SET probe = ? WHERE number = ?", (probe, remote.number))
 
     def record_sync(self, remote: Known, now: int, result: str, error: str) -> None:
-        """Record the result of a sync; if it failed, the time of the last success stays."""
+        """Record the result of a sync; a failure does not change the time of the last success."""
         self._run(_SYNCED, (result, now, result, error, remote.number), soon=True)
 
     def record_failure(self, remote: Known, error: str) -> None:
@@ -185,7 +186,7 @@ class Remotes(Topic):
         self.record_sync(remote, 0, "failed", error)
 
     def leave_place(self, remote: Known, session: str) -> None:
-        """Forget what a remote showed of a session, which has another place there now."""
+        """Delete the facts about a session on a remote, because it has another place there now."""
 
         def act(connection: sqlite3.Connection) -> None:
             for table in ("remote_session", "remote_chain", "remote_object"):
@@ -220,7 +221,7 @@ class Remotes(Topic):
         return [Reach(*row) for row in rows]
 
     def owners(self, session: str) -> dict[str, str]:
-        """Return the owners of the chains of a session, by what any remote proved first."""
+        """Return the owners of the chains of a session, as the first remote proved them."""
         rows = self._read(
             "SELECT device, circle FROM remote_chain"
             f" WHERE {_NAMED} AND circle != '' ORDER BY remote DESC",
@@ -229,7 +230,7 @@ class Remotes(Topic):
         return {str(device): str(circle) for device, circle in rows}
 
     def notes_at_home(self, session: str, word: str) -> dict[str, str]:
-        """Return what is noted of a session under a word and no remote: hash → id."""
+        """Return the notes about a session under a word, of no remote: hash → device id."""
         rows = self._read(
             f"SELECT name, after FROM remote_object WHERE remote = 0 AND {_NAMED}"
             " AND name >= ? AND name < ?",
@@ -238,15 +239,15 @@ class Remotes(Topic):
         return {str(name).removeprefix(f"{word} "): str(device) for name, device in rows}
 
     def disputed(self, session: str) -> set[str]:
-        """Return the ids under which two persons wrote in a session."""
+        """Return the device ids that two persons used in a session."""
         return set(self.notes_at_home(session, PARALLEL).values())
 
     def used_by_others(self, session: str) -> set[str]:
-        """Return the same, and ids of this home under which another person signed something."""
+        """Return the disputed device ids, and ids of this home that another person used."""
         return self.disputed(session).union(self.notes_at_home(session, FOREIGN).values())
 
     def note_at_home(self, session: str, word: str, noted: Mapping[str, str]) -> None:
-        """Note this in place of everything under the word, under no remote."""
+        """Replace all notes about a session under a word, of no remote."""
         self._tables.write(lambda db: _note(db, 0, session, word, noted))
 
     def places_of_others(self, mine: str) -> dict[str, str]:
@@ -259,7 +260,7 @@ class Remotes(Topic):
         return {str(session): str(place) for session, place in rows}
 
     def owner(self, session: str) -> str:
-        """Return the group that owns a session, by what any remote proved first; "" if none."""
+        """Return the device group that owns a session, as first proved by a remote; "" if none."""
         rows = self._read(
             f"SELECT owner FROM remote_session WHERE {_NAMED} AND owner != ''"
             " ORDER BY remote LIMIT 1",
@@ -268,7 +269,7 @@ class Remotes(Topic):
         return str(rows[0][0]) if rows else ""
 
     def unconfirmed(self) -> set[str]:
-        """Return the hashes of tombstones from elsewhere whose author is not confirmed."""
+        """Return the hashes of imported or pulled tombstones whose author is not confirmed."""
         return set(self._meta_after(_HEARSAY))
 
     def record_unconfirmed(self, stones: Iterable[str], *, vouched: bool) -> None:
@@ -281,15 +282,15 @@ class Remotes(Topic):
             self._run(sql, *rows)
 
     def sessions_to_search(self) -> list[str]:
-        """Return the sessions with files that may still hold what others forgot."""
+        """Return the sessions whose files may still contain what other devices have forgotten."""
         return list(self._meta_after(_OWED))
 
     def record_pending_search(self, session: str) -> None:
-        """Record that the files of a session must be searched for what others forgot."""
+        """Record that a session's files must be searched for what other devices have forgotten."""
         self._put_meta({_OWED + session: "1"})
 
     def record_search_done(self, session: str) -> None:
-        """Record that this search is done."""
+        """Record that the files of a session were searched."""
         self._run("DELETE FROM meta WHERE key = ?", (_OWED + session,))
 
     def device_group(self) -> str:
@@ -328,11 +329,11 @@ class Remotes(Topic):
         return str(rows[0][0]) if rows else ""
 
     def former_ids(self) -> set[str]:
-        """Return the ids that this home wrote under before."""
+        """Return the former device ids of this home."""
         return device.former_ids(self._tables)
 
     def names(self) -> dict[str, str]:
-        """Return device → name, as far as remotes showed it."""
+        """Return device id → name, for the names that remotes have shown."""
         sql = (
             "SELECT DISTINCT remote > 0, device, name FROM remote_chain WHERE name != '' ORDER BY 1"
         )
@@ -348,7 +349,7 @@ class Remotes(Topic):
         self._run(sql + where, (*pairs, circle, *names), soon=True)
 
     def objects(self, remote: Known, session: str) -> list[Packed]:
-        """Return the packs of a session that were found intact there, by name."""
+        """Return the packs of a session on a remote that passed all checks, sorted by name."""
         rows = self._read(
             f"SELECT {_OBJECT} FROM remote_object WHERE remote = ? AND session = ?"
             " AND name LIKE '_/%' ORDER BY name",
@@ -357,7 +358,7 @@ class Remotes(Topic):
         return [Packed(*row) for row in rows]
 
     def notes(self, remote: Known, session: str) -> dict[str, dict[str, str]]:
-        """Return what is noted of a session there: word → subject → value."""
+        """Return the notes about a session on a remote: word → subject → value."""
         rows = self._read(
             "SELECT name, after FROM remote_object WHERE remote = ? AND session = ?"
             " AND name NOT LIKE '_/%'",
@@ -370,7 +371,7 @@ class Remotes(Topic):
         return found
 
     def note(self, remote: Known, session: str, word: str, noted: Mapping[str, str]) -> None:
-        """Note this in place of everything under the word."""
+        """Replace all notes about a session on a remote under a word."""
         self._tables.write(lambda db: _note(db, remote.number, session, word, noted))
 
     def places(self, remote: Known, hash: str) -> set[str]:
@@ -393,10 +394,10 @@ class Remotes(Topic):
         gone: Iterable[str] = (),
         turns: Mapping[str, str] | None = None,
     ) -> None:
-        """Record what a remote showed of a session, all of it or nothing.
+        """Record what a remote has of a session, in one transaction.
 
-        `chains` and `turns` replace what was remembered of them; `gone` are names that are no
-        longer there.
+        `chains` and `turns` replace those of the last sync; `gone` are the names of packs that are
+        no longer on the remote.
         """
         whose = (remote.number, there.session)
 
@@ -428,18 +429,18 @@ class Remotes(Topic):
         self._tables.write(act)
 
     def record_packs(self, remote: Known, session: str, found: Sequence[Packed]) -> None:
-        """Record that packs are there; if a power cut undoes it, they are read again."""
+        """Record that a remote has packs; if a power cut undoes it, they are read again."""
         rows = [(remote.number, session, *_values(one)) for one in found]
         self._run(_PUT_OBJECT, *rows, soon=True)
 
     # -- persons -------------------------------------------------------------------------------
 
     def persons(self) -> dict[str, str]:
-        """Return chain → person, of the chains that others than the user wrote."""
+        """Return chain → person, for the chains that other persons wrote."""
         return {device: people[0] for device, people in self._facts(_PERSON).items() if people[0]}
 
     def record_writers(self, persons: Mapping[str, str]) -> None:
-        """Record the writers of chains, "" for the user; a power cut may undo it."""
+        """Record the writers of chains, "" for the user; a power cut can undo it."""
         known = self.persons()
         self._put_facts(
             _PERSON, {d: [one] for d, one in persons.items() if known.get(d, "") != one}
@@ -473,7 +474,10 @@ class Remotes(Topic):
     # -- what waits ----------------------------------------------------------------------------
 
     def waiting(self, session: str = "") -> int | None:
-        """Return how many events of one session, or of all, are on no remote; None without one."""
+        """Return how many events of one session, or of all, are on no remote yet.
+
+        Return None if there is no remote.
+        """
         if not self.any():
             return None
         sql = "SELECT session, pushed, beyond FROM remote_session"
@@ -483,7 +487,7 @@ class Remotes(Topic):
             there.setdefault(id.lower(), []).append((pushed, beyond))
         waiting = 0
         for id, seq in self._tables.session_lengths(session):
-            # Events after the mark that are there already were pulled from there.
+            # Events beyond the mark are on the remote already: they were pulled from it.
             marks = there.get(id.lower(), ())
             reached = max((min(pushed, seq) + beyond for pushed, beyond in marks), default=0)
             waiting += max(seq - max(reached, 0), 0)
@@ -509,7 +513,7 @@ def _note(
 def _put_owners(
     connection: sqlite3.Connection, there: There, chains: Iterable[tuple[str, str]]
 ) -> None:
-    """Record owners under no remote; what was shown first stays."""
+    """Record owners for the home (remote number 0); those recorded first stay."""
     if there.owner:
         connection.execute(
             "INSERT OR IGNORE INTO remote_session VALUES (0, ?, '', 0, 0, '', 0, '', ?)",

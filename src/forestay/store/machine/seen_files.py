@@ -1,4 +1,4 @@
-"""Files as sessions last saw them, and what recorded events still ask to be done to files."""
+"""The state of files when sessions recorded them, and file changes that events still require."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _PUT = f"INSERT OR REPLACE INTO seen_file SELECT number, ?, ?, ? FROM session WH
 
 class SeenFiles(Topic):
     def find(self, session: str, paths: Sequence[str]) -> dict[str, tuple[str, str]]:
-        """Return path → (stamp, digest) of those absolute paths that the session recorded here."""
+        """Return path → (stamp, digest) for the absolute paths that the session recorded here."""
         found: dict[str, tuple[str, str]] = {}
         for start in range(0, len(paths), _AT_ONCE):
             some = {as_text(path): path for path in paths[start : start + _AT_ONCE]}
@@ -28,22 +28,22 @@ class SeenFiles(Topic):
         return found
 
     def stamps_below(self, folder: str) -> set[tuple[str, str]]:
-        """Return (path, stamp) of a file, or of those below a folder, as sessions saw them."""
-        # They are in order only within a session, so each is asked.
+        """Return the recorded (path, stamp) of a file, or of all files below a folder."""
+        # Paths are indexed per session, so each session is searched.
         rows = self._read(
             "SELECT f.path, f.stamp FROM session s CROSS JOIN seen_file f"
             " ON f.session = s.number AND f.path >= ? AND f.path < ?",
-            (as_text(folder), f"{as_text(folder)}0"),  # the sign behind the slash
+            (as_text(folder), f"{as_text(folder)}0"),  # "0" is the character after "/"
         )
         return set(rows)
 
     def record(self, session: str, path: str, stamp: str, digest: str) -> None:
-        """Record a file as it was when the session recorded it; durable when this returns."""
+        """Record the stamp and digest of a file for a session; durable when this returns."""
         self._tables.ensure_sessions([session])
         self._run(_PUT, (as_text(path), stamp, digest, session))
 
     def record_all(self, session: str, seen: dict[str, tuple[str, str]]) -> None:
-        """Record many files; what a power cut undoes is only read again."""
+        """Record many files; if a power cut undoes it, they are only read again."""
         self._tables.ensure_sessions([session])
         known = self.find(session, list(seen))
         new = [(p, *one) for p, one in seen.items() if known.get(p) != one]
@@ -54,7 +54,7 @@ class SeenFiles(Topic):
 
 class FileWork(Topic):
     def pending(self, session: str) -> list[tuple[int, str]]:
-        """Return what events of a session still ask to be done to files, in order: number, what."""
+        """Return the file changes that a session still requires, in order: (number, what)."""
         return self._read(
             "SELECT c.number, c.what FROM chore c JOIN session s ON s.number = c.session"
             f" AND s.{BY_ID} ORDER BY c.number",
@@ -62,5 +62,5 @@ class FileWork(Topic):
         )
 
     def finish(self, number: int) -> None:
-        """Record that one piece of work is done; durable when this returns."""
+        """Record that one file change is done; durable when this returns."""
         self._run("DELETE FROM chore WHERE number = ?", (number,))

@@ -1,8 +1,8 @@
-"""The SQLite tables that hold what is true of one machine, as the topics of `Machine` use them.
+"""Access to the SQLite tables with facts of one machine, for the topics of `Machine`.
 
-They lie in the home's own database when that is SQLite, so that they commit together with an event.
-Next to another store they have a small database of their own, in which each session that a table
-refers to has a row with its id only (`ensure_sessions`).
+If the store is SQLite, the tables are in its database, so that they are committed together with an
+event. Otherwise they are in a separate small database, in which each session that a table refers to
+has a row with its id only (`ensure_sessions`).
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
         """A database with the tables of `sqlite.schema`."""
 
         def read(self, sql: str, values: Sequence[object] = ..., /) -> Rows:
-            """Return the rows of one query; none while there is no database."""
+            """Return the rows of one query; empty if there is no database yet."""
             ...
 
         def write(self, act: Callable[[sqlite3.Connection], T], /) -> T:
@@ -28,11 +28,11 @@ if TYPE_CHECKING:
             ...
 
         def write_soon(self, act: Callable[[sqlite3.Connection], T], /) -> T:
-            """Run `act` in a transaction that a power cut may undo."""
+            """Run `act` in a write transaction that a power cut can undo."""
             ...
 
         def scrub(self, session: str, done: str, /) -> None:
-            """Remove old pages from the files; raise `Busy`, saying what is `done`, otherwise."""
+            """Remove erased data from the files; on failure raise `Busy` with the text `done`."""
             ...
 
         def ensure_sessions(self, sessions: Iterable[str], /) -> None:
@@ -44,16 +44,16 @@ if TYPE_CHECKING:
             ...
 
         def head_devices(self) -> set[str]:
-            """Return the device ids under which remembered chains were written."""
+            """Return the device ids of all chains whose last event is remembered."""
             ...
 
 
-# The index finds a session by its id in any case, and only with this collation.
+# The index is used only with this collation; upper and lower case are not distinguished.
 BY_ID = "id = ? COLLATE NOCASE"
 
 
 class Topic:
-    """The tables of one topic, and short ways to use them."""
+    """The base class of the topics of `Machine`: short methods to read and write tables."""
 
     def __init__(self, tables: Tables) -> None:
         self._tables = tables
@@ -64,7 +64,7 @@ class Topic:
     def _run(self, sql: str, *values: Sequence[object], soon: bool = False) -> None:
         """Run a statement once for each of these values, in one transaction.
 
-        It is durable when this returns; if `soon`, a power cut may undo it.
+        It is durable when this returns; if `soon`, a power cut can undo it.
         """
         write = self._tables.write_soon if soon else self._tables.write
         write(lambda connection: connection.executemany(sql, values))
@@ -76,5 +76,5 @@ def key_range(prefix: str) -> tuple[str, str]:
 
 
 def as_text(path: str) -> str:
-    """Return a path as it is stored: bytes that are not UTF-8 are spelled out."""
+    """Return a path as stored text; bytes that are not UTF-8 are escaped."""
     return path.encode("utf-8", "backslashreplace").decode()

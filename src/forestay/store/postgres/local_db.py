@@ -122,7 +122,7 @@ class LocalSide:
 
     def require_open(self, meta: dict[str, str] | None = None) -> None:
         """Raise `Refused` if the store was moved elsewhere."""
-        seal = seal_of(meta or dict(self._server.read(_META)))
+        seal = read_move_state(meta or dict(self._server.read(_META)))
         if seal is not None and not self._opens_sealed:
             raise moved(self._server.place.shown, seal)
 
@@ -258,7 +258,7 @@ class ServerFileWork(FileWork):
         self._local.write_server(lambda connection: connection.execute(sql, (number,)))
 
 
-def seal_of(meta: dict[str, str]) -> tuple[str, str] | None:
+def read_move_state(meta: dict[str, str]) -> tuple[str, str] | None:
     """Return the other store and the state of a move, from the values of `meta`."""
     word, _, other = meta.get("moved", "").partition(" ")
     return (other, word) if word else None

@@ -9,7 +9,7 @@ from forestay.base.findings import Finding
 from forestay.store.port import Head, Maintenance, Repaired, sum_of_line
 from forestay.store.postgres import schema
 from forestay.store.postgres.connection import NotThere
-from forestay.store.postgres.local_db import seal_of
+from forestay.store.postgres.local_db import read_move_state
 from forestay.store.postgres.view import LINE, folded
 from forestay.store.sqlite.repair import row_flaw, table_flaw
 from forestay.store.sqlite.schema import SEALED
@@ -113,7 +113,7 @@ class PostgresMaintenance(Maintenance):
             self._local.write_server(act)
 
     def sealed(self) -> tuple[str, str] | None:
-        return seal_of(dict(self._server.read("SELECT key, value FROM @meta")))
+        return read_move_state(dict(self._server.read("SELECT key, value FROM @meta")))
 
 
 def _find_flaws(connection: Connection, server: Server) -> list[Finding]:

@@ -2,10 +2,11 @@
 
 A *statement* records one change (founded, added, revoked, renamed, rotated, recovery), names the
 earlier statements that its signer had *seen*, and is signed by a device or by the recovery key.
-Its *past* is all it has seen, directly or not. The hash of the founding statement is the id of the
-group, and so of the person. An *epoch* is an age identity that all active devices hold; everything
-the group may read is sealed to the newest one. `name_key` makes names on a remote; it never
-changes. In stored formats the group is called `circle`.
+Its *past* is every statement that it has seen, directly or through others. The hash of the founding
+statement is the id of the group, and so of the person. An *epoch* is a key (an age identity) that
+all active devices hold; everything that the group is allowed to read is encrypted to the newest
+one. `name_key` makes the names of objects on a remote; it never changes. In stored formats the
+group is called `circle`.
 
 Two logs merge by union, so the order of arrival does not matter; who is in the group is computed
 from the log alone:
@@ -77,7 +78,7 @@ ROTATED, RECOVERY = "rotated", "recovery"
 class Statement(Struct, frozen=True, omit_defaults=True):
     """One change to the device group. Fields that a kind does not have are left out.
 
-    !! Hashed and signed as it was written. Fields may be added, never changed.
+    !! The bytes are hashed and signed. Fields can be added, never changed.
     """
 
     kind: str
@@ -96,18 +97,18 @@ class Statement(Struct, frozen=True, omit_defaults=True):
     name_check: str = ""
 
 
-STATEMENTS = signed_log.StatementKind(Statement, tag=_TAG, whole="a device group", longest=_LONGEST)
+STATEMENTS = signed_log.StatementKind(Statement, tag=_TAG, name="a device group", longest=_LONGEST)
 
 
 class Public(NamedTuple):
-    """The public half of a key; other persons do not learn the recipient of a recovery key."""
+    """The public half of a key. The recipient of a recovery key is not shown to other persons."""
 
     recipient: str
     verify: bytes
 
 
 class Device(NamedTuple):
-    """A device of a group in its present state."""
+    """A device of a group, with its present name and state."""
 
     key_id: str
     name: str
@@ -120,7 +121,7 @@ class Device(NamedTuple):
 
 
 class Epoch(NamedTuple):
-    """One epoch as its statement describes it; its secret may be missing here."""
+    """One epoch as its statement describes it; this device does not always have its secret."""
 
     number: int
     recipient: str
@@ -135,8 +136,8 @@ class Epoch(NamedTuple):
 class DeviceGroup:
     """The devices of one person. Immutable: functions that change it return another.
 
-    The constructor checks all that does not depend on time: one founding statement, each past
-    complete, each signature valid. Secrets that no statement names are dropped.
+    The constructor checks that there is one founding statement, that each past is complete, and
+    that each signature is valid. Secrets that no statement names are dropped.
     """
 
     def __init__(
@@ -179,7 +180,7 @@ class DeviceGroup:
 
     @property
     def fingerprint(self) -> str:
-        """The digits that people compare to check that two devices are in the same group."""
+        """The digits that users compare to check that two devices are in the same group."""
         return key_text.grouped(self.id)
 
     @property
@@ -214,7 +215,7 @@ class DeviceGroup:
         return _publics(self.log[brought[0]].content)[key_id] if brought else None
 
     def recipients(self) -> list[str]:
-        """Return the recipients of a group object."""
+        """Return the age recipients to which a group object is encrypted."""
         active = [each.recipient for each in self.devices() if each.active]
         return [*active, *(each.recipient for each in self.recoveries() if each.recipient)]
 
@@ -232,7 +233,7 @@ class DeviceGroup:
 
     @property
     def stale(self) -> bool:
-        """Whether a revoked device may hold the newest epoch; then another is due."""
+        """Whether a revoked device may hold the newest epoch, so that a new one is due."""
         return not self.epoch_list[-1].clean
 
     @property
@@ -251,14 +252,14 @@ class DeviceGroup:
         found = self._secrets.get(self.epoch.recipient)
         if found is None:
             raise Locked(
-                f"the key of epoch {self.epoch.number} of this device group is not here",
+                f"this device lacks the key of epoch {self.epoch.number} of its device group",
                 why=f"key {self.epoch.id} of {self.fingerprint}",
                 hint="on an active device of the group: forestay sync; then here: forestay sync",
             )
         return found
 
     def knew_revocation_of(self, key_id: str, recipient: str) -> bool:
-        """Return whether the epoch of this recipient was made knowing that a signer is revoked."""
+        """Return whether the signer of this recipient's epoch knew that a device is revoked."""
         ended = self._revoked_by.get(key_id, set())
         began = [each for each in self.epoch_list if each.recipient == recipient] if ended else []
         return any(ended & (self._past[each.hash] | {each.hash}) for each in began)
@@ -274,12 +275,12 @@ class DeviceGroup:
 
     @property
     def person(self) -> key_text.PersonKey:
-        """The key that this person gives to others, who can then share sessions."""
+        """The key that the user gives to other persons, so that they can share sessions."""
         return key_text.PersonKey(self.id, self.epoch.recipient)
 
     @property
     def _held(self) -> set[str]:
-        """The names of all statements and keys that are known here."""
+        """The hashes of all statements and the ids of all keys that this device has."""
         return {*self.log, *self._secrets, *self._seals}
 
     # -- which statements count---------------------------------------------------------------
@@ -316,9 +317,10 @@ class DeviceGroup:
     def _counted(self) -> set[str]:
         """The statements that count.
 
-        Revocations depend on each other, so those that nothing contradicts are found first, then
-        those that they leave possible, until both sets agree. The rest contradict each other in a
-        cycle: the first by rank counts, and those that would revoke its signer do not.
+        Whether a revocation counts depends on other revocations. First find those that no other
+        contradicts, then those that remain possible, until both sets are equal. The rest
+        contradict each other in a cycle: the first by rank counts, and those that would revoke its
+        signer do not.
         """
         taken: set[str] = set()
         banned: set[str] = set()
@@ -402,7 +404,8 @@ class DeviceGroup:
 def _founding(statement: Mapping[str, SignedStatement[Statement]]) -> str:
     found = [hash for hash, each in statement.items() if each.content.kind == FOUNDED]
     if len(found) != 1:
-        raise Tampered("a device group has one founding statement", why=f"this has {len(found)}")
+        why = f"it has {len(found)}"
+        raise Tampered("a device group does not have exactly one founding statement", why=why)
     return found[0]
 
 
@@ -415,7 +418,7 @@ def _publics(statement: Statement) -> dict[str, bytes]:
             key_text.recipient_bytes(statement.recipient)
         return {keys.key_id(each): each for each in found}
     except (ValueError, InvalidInput):
-        raise Tampered("a statement introduces an invalid key") from None
+        raise Tampered("a statement of a device group adds an invalid key") from None
 
 
 def _introductions(group: DeviceGroup) -> dict[str, list[str]]:
@@ -440,21 +443,23 @@ def _require_signatures(group: DeviceGroup) -> None:
         statement = each.content
         own = statement.kind == FOUNDED and not statement.seen
         if not own and (statement.circle != group.id or founding not in group._past[hash]):
-            raise Tampered("a statement of another group is in this log", why=hash[:16])
+            raise Tampered("a device group has a statement of another group", why=hash[:16])
         brought = [
             b for b in group._introduced_by.get(statement.by, ()) if own or b in group._past[hash]
         ]
         if not brought:
-            raise NotEntitled("a statement is signed by a key outside the group", why=statement.by)
+            what = "a statement of a device group is signed by a key outside the group"
+            raise NotEntitled(what, why=statement.by)
         verify = _publics(group.log[brought[0]].content)[statement.by]
         if not STATEMENTS.has_valid_signature(each, verify):
-            raise Tampered("the signature of a statement is wrong", why=hash[:16])
+            what = "the signature of a statement of a device group is wrong"
+            raise Tampered(what, why=hash[:16])
         recovery = bytes.fromhex(statement.recovery_verify)
         if recovery and not STATEMENTS.has_valid_signature(
             each, recovery, part=1, tag=_RECOVERY_TAG
         ):
             why = f"statement {hash[:16]}"
-            raise Tampered("a group names a recovery key that did not sign it", why=why)
+            raise Tampered("a device group names a recovery key that did not sign it", why=why)
 
 
 def _check(recipient: str) -> str:
@@ -485,11 +490,11 @@ def found(key: Key, name: str, recovery: Key, *, made: int) -> DeviceGroup:
 
 
 def approve(group: DeviceGroup, key: Key, device: key_text.DeviceCode, *, made: int) -> DeviceGroup:
-    """Add a device; it can then read everything."""
+    """Add a device; it can then read all sessions of the user."""
     id = keys.key_id(device.verify)
     if known := group.device(id):
-        how = "is in the device group already" if known.active else "was revoked permanently"
-        hint = "" if known.active else "make a new key there: forestay device add --new-key"
+        how = "is already in the device group" if known.active else "was revoked permanently"
+        hint = "" if known.active else "on that device: forestay device add --new-key"
         raise Refused(f"the device {known.name} {how}", hint=hint)
     name, verify = free_name(group, device.name), device.verify.hex()
     return _add_statement(
@@ -498,11 +503,11 @@ def approve(group: DeviceGroup, key: Key, device: key_text.DeviceCode, *, made: 
 
 
 def revoke(group: DeviceGroup, key: Key, key_id: str, *, made: int) -> DeviceGroup:
-    """Revoke a device, and begin an epoch that it does not know."""
+    """Revoke a device, and begin an epoch whose key it does not get."""
     if not group.is_active(key_id):
         raise Refused("this is not an active device of the group", why=key_id)
     if key_id == key.id:
-        raise Refused("a device cannot revoke itself", hint="do it on another device")
+        raise Refused("a device cannot revoke itself", hint="revoke it on another device")
     return _add_statement(group, key, made, REVOKED, target=key_id)
 
 
@@ -520,7 +525,7 @@ def rotate(group: DeviceGroup, key: Key, *, made: int) -> DeviceGroup:
 
 
 def replace_recovery(group: DeviceGroup, key: Key, recovery: Key, *, made: int) -> DeviceGroup:
-    """Replace the recovery key; the old one opens nothing written from now on."""
+    """Replace the recovery key; the old one does not decrypt anything written from now on."""
     check, verify = _check(recovery.recipient), recovery.verify.hex()
     return _add_statement(
         group, key, made, RECOVERY, recovery, recovery_check=check, recovery_verify=verify
@@ -528,7 +533,7 @@ def replace_recovery(group: DeviceGroup, key: Key, recovery: Key, *, made: int) 
 
 
 def with_clean_epoch(group: DeviceGroup, key: Key, *, made: int) -> DeviceGroup:
-    """Return the group with a clean epoch: a new one if it is stale and this key may sign."""
+    """Return the group with a new epoch if it is stale and this key may sign, else unchanged."""
     return rotate(group, key, made=made) if group.stale and group.may_sign(key.id) else group
 
 
@@ -540,10 +545,10 @@ def free_name(group: DeviceGroup, name: str, but: str = "") -> str:
 
 
 def union(one: DeviceGroup, other: DeviceGroup) -> DeviceGroup:
-    """Merge what two devices know of one group."""
+    """Merge two versions of one device group."""
     if one.id != other.id:
         why = f"{one.fingerprint} and {other.fingerprint}"
-        raise Swapped("these are the device groups of two persons", why=why)
+        raise Swapped("the device groups of two persons cannot be merged", why=why)
     name_key = one.name_key or other.name_key
     if one.name_key == name_key and other._held <= one._held:
         return one
@@ -558,9 +563,9 @@ def _within_limits(
     name_key: bytes,
     seals: Iterable[str],
 ) -> DeviceGroup:
-    """Return a group of all this; above the limit, without statements that do not count.
+    """Return a group of these parts; above the size limit drop statements that do not count.
 
-    Otherwise a revoked device could fill the log so that its revocation does not fit in.
+    Otherwise a revoked device could fill the log so that no room is left for its revocation.
     """
     whole = DeviceGroup(statement, secrets, name_key, seals, most=2 * signed_log.MOST)
     if len(whole.log) <= signed_log.MOST:
@@ -571,7 +576,7 @@ def _within_limits(
 
 
 def with_recovery(group: DeviceGroup, recovery: Key) -> DeviceGroup:
-    """Return the group with the recipient of its recovery key, which may have been unknown."""
+    """Return the group with the recipient of its recovery key added, in case it was unknown."""
     seals = [*group._seals.values(), recovery.recipient]
     return DeviceGroup(group.log.values(), group._secrets.values(), group.name_key, seals)
 
@@ -585,8 +590,8 @@ def _add_statement(
         STATEMENTS.require_room(group.log, spare=signed_log.SPARE)
     seen = ends(group.log)
     if len(group.log) >= signed_log.MOST:
-        # The log is full of statements of the signer that is being revoked: of these only the
-        # ones that others have seen count.
+        # The log is full, of statements by the signer that is being revoked: of these only those
+        # that other statements have seen count, so the others are dropped.
         others = [hash for hash, e in group.log.items() if e.content.by != fields.get("target")]
         seen = ends(group.log, others)
     secrets, number = list(group._secrets.values()), 0
@@ -635,7 +640,7 @@ def encode(group: DeviceGroup, key: Key) -> bytes:
 
 
 def decode(data: bytes, key: Key) -> DeviceGroup:
-    """Return the group in an object, everything verified.
+    """Decrypt a group object, verify it, and return its group.
 
     Raise `Locked` if it is not sealed to this key, `NotEntitled` if its signer is not in the group,
     `Tampered` for any other defect.
@@ -647,14 +652,14 @@ def decode(data: bytes, key: Key) -> DeviceGroup:
 
 
 def public(group: DeviceGroup) -> bytes:
-    """Return the statements alone, for other persons who must check signatures."""
+    """Return the statements without secrets, so that other persons can check signatures."""
     return msgspec.json.encode(_Body(_texts(group)))
 
 
 def keep(folder: str, group: DeviceGroup, key: Key) -> DeviceGroup:
-    """Store what this device knows of its group, durably, sealed to this device alone.
+    """Store the group durably on this device, encrypted to this device alone.
 
-    Another process may have stored more in the meantime: store and return the union.
+    Another process may have stored a newer version in the meantime: store and return the union.
     """
     files.make_private_dir(folder)
     with files.locked(folder):
@@ -665,12 +670,12 @@ def keep(folder: str, group: DeviceGroup, key: Key) -> DeviceGroup:
 
 
 def sealed_to(group: DeviceGroup, key: Key) -> bytes:
-    """Return the group sealed to one key alone, to be exported with that key."""
+    """Return the group encrypted to one key alone, to be exported with that key."""
     return _packed(group, key, [key.recipient])
 
 
 def opened(data: bytes, key: Key) -> DeviceGroup:
-    """Open an object that this device sealed itself; its signer need not be active."""
+    """Decrypt a group object that this device wrote; its signer need not be active."""
     return _unpacked(data, key)[0]
 
 
@@ -679,7 +684,7 @@ def is_kept(folder: str) -> bool:
 
 
 def kept_id(folder: str) -> str:
-    """Return the id of the group of this device without opening anything; "" for none."""
+    """Return the id of the stored group without decrypting it; "" if there is none."""
     return _read_kept(folder, lambda data: word_of(data, KIND)) or ""
 
 
@@ -697,8 +702,8 @@ def _read_kept(folder: str, read: Callable[[bytes], T]) -> T | None:
         raise Damaged(
             f"{path} is damaged",
             why=str(error),
-            hint="the remotes have its content: move it away, then forestay device add --confirm"
-            " FINGERPRINT, which is written next to the recovery code",
+            hint="the remotes have its content: move the file away, then run: forestay device add"
+            " --confirm FINGERPRINT (it is written next to the recovery code)",
             file=path,
         ) from error
 
@@ -724,9 +729,9 @@ def _unpacked(data: bytes, key: Key) -> tuple[DeviceGroup, str]:
     except Locked:
         whose = key_text.grouped(word_of(data, KIND))
         raise Locked(
-            f"this is sealed to the devices of the group {whose}, and to its recovery code",
-            why=f"this device, {key.id}, is not one of them",
-            hint="here: forestay device add; there: forestay device approve CODE",
+            f"an object is encrypted to the devices and the recovery code of group {whose}",
+            why=f"this device, {key.id}, is not in that group",
+            hint="here: forestay device add; on one of those devices: forestay device approve CODE",
         ) from None
     try:
         claim = msgspec.json.decode(inside.claim, type=_Claim)
@@ -744,7 +749,7 @@ def _unpacked(data: bytes, key: Key) -> tuple[DeviceGroup, str]:
 
 
 def read_public(data: bytes) -> DeviceGroup:
-    """Parse the body of a group object; that of another person has no secrets."""
+    """Parse the body of a group object; the body for other persons has no secrets."""
     try:
         body = msgspec.json.decode(data, type=_Body)
         statement = STATEMENTS.read(body.said)

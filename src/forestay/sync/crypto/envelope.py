@@ -5,7 +5,7 @@
     inside    = length of the claim (4 bytes, big endian), claim (JSON), signature (64), body
     signature = Ed25519 over: "FORESTAY", kind, version, LF, SHA-256 of claim, SHA-256 of body
 
-    !! Objects are kept for years and are never rewritten. A change is a new version.
+    !! Objects stay on remotes for years and are never rewritten. A change needs a new version.
 
 The line only shows which key opens the object. Kind and version are signed too, so an object of
 one kind cannot pass for one of another.
@@ -33,11 +33,11 @@ _LENGTH = struct.Struct(">I")
 _LINE = re.compile(rb"FORESTAY ([A-Z]{2,10}) ([0-9]{1,6})(?: ([0-9a-f]{16,64}))?\n")
 _MAX_CLAIM = 4 << 20
 UNREADABLE = (ValueError, RecursionError)
-"""What decoding JSON may raise: errors of msgspec and of UTF-8 are values, nesting is not."""
+"""What decoding JSON can raise: ValueError for bad JSON or UTF-8, RecursionError for nesting."""
 
 
 class Inside(NamedTuple):
-    """The content of an object before its signature is checked."""
+    """The decrypted content of an object; its signature is not checked yet."""
 
     kind: str
     claim: bytes
@@ -59,12 +59,12 @@ def enclose(
 
 
 def word_of(data: bytes, kind: str) -> str:
-    """The word in the line of an object that must be of this kind and version."""
+    """Return the last word of an object's first line; raise if its kind or version is another."""
     return _opened_line(data, kind)[0]
 
 
 def disclose(data: bytes, kind: str, secrets: Sequence[Secret | Key]) -> Inside:
-    """Decrypt an object of this kind; raise `Locked` or `Tampered` as the keys do."""
+    """Decrypt an object of this kind; raise `Locked` or `Tampered` as `Secret.open` does."""
     sealed = _opened_line(data, kind)[1]
     return parted(kind, keys.open_with([_secret(one) for one in secrets], sealed))
 
@@ -85,13 +85,13 @@ def _secret(one: Secret | Key) -> Secret:
 def _opened_line(data: bytes, kind: str) -> tuple[str, bytes]:
     found = _LINE.match(data)
     if not found or found[1].decode() != kind:
-        what = f"an object that should be a {kind} of Forestay is not one"
+        what = f"an object on the remote is not a {kind} object of Forestay"
         if data.startswith(b"FORESTAY PACK "):
-            raise Downgraded("an object is not sealed, and it should be")
+            raise Downgraded("a pack on the remote is not encrypted")
         raise Tampered(what, why=f"it begins with {data[:16]!r}")
     version = int(found[2])
     if version > VERSION:
-        raise Outdated(f"a newer Forestay wrote this {kind.lower()}", hint="use that version")
+        raise Outdated(f"a newer Forestay wrote this {kind.lower()}", hint="update Forestay")
     if version < VERSION or found[2] != str(VERSION).encode():
         raise Downgraded(f"a {kind.lower()} has version {version}", why=f"{VERSION} was agreed on")
     return (found[3] or b"").decode(), data[found.end() :]

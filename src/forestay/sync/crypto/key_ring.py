@@ -11,17 +11,17 @@ that allows less. The ring is *stale*, so that a key change is due before the ne
 removed may know its newest epoch: a device group in it has begun an epoch since, or the newest
 change does not list the members that all changes together give.
 
-A revoked device may still hold old keys of a session, and access to the storage. A key change made
-with knowledge of the revocation (*fresh*) lists the packs that were there; of the packs and changes
-that the device signed, only those that a fresh change has seen count. Before there is a fresh one,
-its packs count, so that nothing a lost device pushed is lost; of its key changes, those count that
-others have seen or that were *remembered* from before. Where nothing is remembered all of them
-count, or the session would be lost. But such a change alone adds no member, and no later
-change builds on it.
+A revoked device may still hold old keys of a session, and have access to the storage. A key change
+is *fresh* if its signer knew of the revocation; it lists the packs that were on the remote. Of the
+packs and key changes that the revoked device signed, only those that a fresh change has seen count.
+While there is no fresh change, its packs count, so that nothing that a lost device pushed is lost;
+of its key changes, those count that other changes have seen or that this device *remembered* from
+earlier syncs. If nothing is remembered, all of them count, or the session would be lost. But such a
+change alone adds no member, and no later change builds on it.
 
-A removed member cannot open later rings, and anyone could upload an object that does not open. So
-the same change is uploaded a second time, *without its secret* and sealed to the removed member:
-only that ends a share.
+A removed member cannot decrypt later rings, and anyone could upload an object that cannot be
+decrypted. So the same key change is uploaded a second time, *without its secret* and encrypted to
+the removed member: only that notice ends a share.
 
     object = envelope of kind RING, sealed to the owner's epoch and recovery key and to members;
              claim {"session", "owner", "signer", "made"}
@@ -87,7 +87,7 @@ People = Callable[[str], DeviceGroup | None]
 
 
 class Member(Struct, frozen=True, omit_defaults=True):
-    """A person that a session is shared with; `change` counts the changes of this member."""
+    """A person that a session is shared with; `change` counts how often this entry was changed."""
 
     circle: str
     key: str
@@ -106,7 +106,7 @@ class Member(Struct, frozen=True, omit_defaults=True):
 class KeyChange(Struct, frozen=True, omit_defaults=True):
     """One change of the keys of a session.
 
-    !! Hashed and signed as it was written. Fields may be added, never changed.
+    !! The bytes are hashed and signed. Fields can be added, never changed.
     """
 
     session: str
@@ -124,12 +124,12 @@ class KeyChange(Struct, frozen=True, omit_defaults=True):
 
     @property
     def shared(self) -> list[Member]:
-        """The members who hold its key."""
+        """The members who get the key of this change."""
         return [each for each in self.members if each.mode != NONE]
 
 
 STATEMENTS = signed_log.StatementKind(
-    KeyChange, tag=_TAG, whole="the keys of a session", longest=_LONGEST
+    KeyChange, tag=_TAG, name="the keys of a session", longest=_LONGEST
 )
 
 
@@ -146,7 +146,7 @@ class KeyRing:
         *,
         most: int = signed_log.MOST,
     ) -> None:
-        """`remembered` are key changes that this device saw before, with their pasts."""
+        """`remembered` are key changes that this device saw in earlier syncs, with their pasts."""
         self.log = STATEMENTS.collect(signed, most)
         self.owner = owner
         of = {
@@ -169,7 +169,8 @@ class KeyRing:
         self.session, self.place = first.session, first.place
         self.place_key = place_key
         if sha256(_PLACE_TAG + place_key).hexdigest() != first.place_check:
-            raise Tampered(f"the names of session {self.session} are not those of its owner")
+            what = f"the object names of session {self.session} are not made by its owner's key"
+            raise Tampered(what)
         made = {each.content.key for each in self.log.values()}
         self._secrets = {each.recipient: each for each in secrets if each.recipient in made}
         self.remembered = frozenset(remembered)
@@ -203,14 +204,14 @@ class KeyRing:
 
     @property
     def current(self) -> Secret:
-        """The secret that new packs are sealed to; `Locked` if it is unknown here."""
+        """The secret to which new packs are encrypted; raise `Locked` if this device lacks it."""
         found = self._secrets.get(self.newest.key)
         if found is None:
             raise self.locked(keys.recipient_id(self.newest.key))
         return found
 
     def secret(self, id: str) -> tuple[Secret, int]:
-        """Return the secret with this id, and its epoch; raise `Locked` if it is unknown."""
+        """Return the secret with this id, and its epoch; raise `Locked` if this device lacks it."""
         for each in self.log.values():
             found = self._secrets.get(each.content.key)
             if found is not None and found.id == id:
@@ -224,32 +225,32 @@ class KeyRing:
         whose = key_text.grouped(self.owner.id)
         which = f"epoch {known[0].epoch}" if known else f"after epoch {self.epoch}"
         return Locked(
-            f"a pack of session {self.session} is sealed to the key {id}, which is not here",
+            f"a pack of session {self.session} needs the key {id}, which this device lacks",
             why=f"{which} of this session, which belongs to {whose}",
-            hint="forestay sync fetches newer keys; if you were removed, ask to share it again",
+            hint="to fetch newer keys: forestay sync; if you were removed, ask its owner",
             session=self.session,
         )
 
     @cached_property
     def members(self) -> list[Member]:
-        """The persons it is shared with now."""
+        """The persons that the session is shared with now."""
         return [each for each in self._member_entries.values() if each.mode != NONE]
 
     def member(self, group_id: str) -> Member | None:
         return next((each for each in self.members if each.circle == group_id), None)
 
     def may_write(self, group_id: str) -> bool:
-        """Return whether this person may add to the session now."""
+        """Return whether this person is allowed to add events to the session now."""
         member = self.member(group_id)
         return group_id == self.owner.id or (member is not None and member.mode == CONTINUE)
 
     def recipients(self) -> list[str]:
-        """Return the recipients of the ring object."""
+        """Return the age recipients to which the ring object is encrypted."""
         recovery = [each.recipient for each in self.owner.recoveries() if each.recipient]
         return [self.newest.circle_key, *recovery, *(each.key for each in self.newest.shared)]
 
     def chain(self, device: str) -> str:
-        """Return the name of a device's chain on the remote."""
+        """Return the name that the chain of a device has on the remote."""
         return object_names.chain(self.place_key, device)
 
     def stale(self, people: People | None = None) -> str:
@@ -258,10 +259,10 @@ class KeyRing:
         if sealed_to != {self.owner.epoch.recipient} or self.owner.stale:
             return "the owner's devices have changed"
         if len(self._counted) > len(self._vouched):
-            return "a revoked device changed it last"
+            return "a revoked device changed the keys last"
         signed = {each.circle: each for each in self.newest.members}
         if signed != self._member_entries:
-            return "two devices changed its members at the same time"
+            return "two devices changed the members at the same time"
         for each in self.members:
             known = people(each.circle) if people else None
             if known is not None and known.epoch.recipient != each.key and _knows(known, each.key):
@@ -270,21 +271,21 @@ class KeyRing:
 
     @property
     def removed(self) -> list[Member]:
-        """The removed members: they could read it before."""
+        """The removed members, who could read the session before."""
         return [each for each in self._member_entries.values() if each.mode == NONE]
 
     def seen_by(self, owner: DeviceGroup) -> KeyRing:
-        """Return the same keys with newer knowledge of the owner's devices."""
+        """Return the same keys with newer statements on the owner's devices."""
         merged = device_group.union(self.owner, owner)
         return self if merged is self.owner else self._with(merged, self.remembered)
 
     def knowing(self, remembered: Collection[str]) -> KeyRing:
-        """Return the same keys with remembered changes; raise `RolledBack` if one is missing."""
+        """Return the ring with remembered changes; raise `RolledBack` if one of them is missing."""
         if missing := set(remembered) - self.log.keys():
             raise RolledBack(
-                f"the remote shows older keys of session {self.session} than before",
+                f"the remote has older keys of session {self.session} than at the last sync",
                 why=f"{len(missing)} of {len(remembered)} key changes are missing",
-                hint="nothing changed here; check the storage, then: forestay sync",
+                hint="nothing was changed on this device; check the storage, then: forestay sync",
                 session=self.session,
             )
         return self._with(self.owner, frozenset(remembered)) if remembered else self
@@ -294,7 +295,7 @@ class KeyRing:
 
     @property
     def ends(self) -> tuple[str, ...]:
-        """The key changes to remember; each stands for its whole past."""
+        """The key changes to remember: those that no other has seen."""
         return ends(self.log, self._vouched)
 
     # -- whose signature counts ----------------------------------------------------------------
@@ -306,18 +307,18 @@ class KeyRing:
         """
         whose = self.owner if claim.circle == self.owner.id else people(claim.circle)
         if whose is None or whose.verify_key(claim.signer) is None:
-            raise self._refusal(claim, "a device that is unknown here")
+            raise self._refusal(claim, "an unknown device")
         listed = any(digest in turn.packs for turn in self.turns)
         if not listed and not any(_allows(turn, claim.circle, CONTINUE) for turn in self.turns):
-            raise self._refusal(claim, "someone who may only read it")
+            raise self._refusal(claim, "a person who can only read it")
         if not self.may_write(claim.circle) and not self._wrote(claim.circle):
             after = [t for t in self.turns if not _allows(t, claim.circle, CONTINUE)]
             if not any(digest in turn.packs for turn in after):
-                raise self._refusal(claim, "someone who may not continue it any more")
+                raise self._refusal(claim, "a person who is no longer allowed to continue it")
         if not whose.is_active(claim.signer):
             fresh = [turn for turn in self.turns if self._is_fresh(turn, whose, claim.signer)]
             if fresh and not any(digest in turn.packs for turn in fresh):
-                raise self._refusal(claim, "a device that was revoked before")
+                raise self._refusal(claim, "a device that had been revoked")
 
     def is_of_removed(self, claim: Signed, digest: str, people: People) -> bool:
         """Return whether a revoked device signed a pack that no fresh key change lists."""
@@ -328,7 +329,8 @@ class KeyRing:
         return not any(digest in turn.packs for turn in fresh)
 
     def _wrote(self, group_id: str) -> bool:
-        """Return whether only changes of a lost device, which no other has seen, allow a person."""
+        """Return whether a change by a revoked device, which no other device has seen, allows a
+        person to continue the session."""
         late = [self.log[each].content for each in self._counted if each not in self._vouched]
         return any(_allows(turn, group_id, CONTINUE) for turn in late)
 
@@ -336,14 +338,14 @@ class KeyRing:
         return NotEntitled(
             f"a pack of session {self.session} was written by {who}",
             why=f"device {claim.signer} of {key_text.grouped(claim.circle)}",
-            hint="it was not accepted; forestay device list, forestay share list",
+            hint="the pack was skipped; see: forestay device list, forestay share list",
             session=self.session,
         )
 
     @cached_property
     def _counted(self) -> list[str]:
         def is_only_known(each: str) -> bool:
-            """Whether a lost device made the change, in a session that is new on this device."""
+            """Return whether a change by a revoked device counts: no other keys are known."""
             return not self.remembered and not self._fresh(self.log[each].content.by)
 
         order = sorted(self.log, key=lambda hash: (self.log[hash].content.epoch, hash))
@@ -379,7 +381,7 @@ class KeyRing:
 
     @cached_property
     def _member_entries(self) -> dict[str, Member]:
-        """The present entry of each person who was ever a member."""
+        """The present entry of every person who is or was a member."""
         found: dict[str, Member] = {}
         for hash in self._vouched:
             for each in self.log[hash].content.members:
@@ -396,7 +398,7 @@ def _require_signatures(ring: KeyRing) -> None:
         verify = ring.owner.verify_key(each.content.by)
         if verify is None:
             why = f"device {each.content.by} of {ring.owner.fingerprint}"
-            raise NotEntitled("the keys of a session were changed by an unknown device", why=why)
+            raise NotEntitled("an unknown device changed the keys of a session", why=why)
         if not STATEMENTS.has_valid_signature(each, verify):
             raise Tampered("the signature of a key change is wrong", why=each.content.session)
 
@@ -415,7 +417,7 @@ def _knows(group: DeviceGroup, recipient: str) -> bool:
 
 
 def new_ring(group: DeviceGroup, key: Key, session: str, *, made: int) -> KeyRing:
-    """Return the first keys of a session, held by the user's own devices alone."""
+    """Return the first keys of a session, for the user's own devices alone."""
     place_key = object_names.place_key(group.name_key, session)
     turn = KeyChange(
         session=session,
@@ -442,7 +444,7 @@ def rotated(
     people: People | None = None,
     change: Member | None = None,
 ) -> KeyRing:
-    """Return the ring with a next epoch: the same members with their newest keys, or one changed.
+    """Return the ring with one more epoch, for the same members or with one member changed.
 
     `packs` are the hashes in the names of all packs on the remote now; packs that a revoked device
     adds later do not count.
@@ -451,7 +453,7 @@ def rotated(
         raise NotEntitled(
             f"session {ring.session} belongs to another person",
             why=ring.owner.fingerprint,
-            hint="only its owner changes its keys; ask them",
+            hint="only the owner can change its keys; ask that person",
             session=ring.session,
         )
     members = {id: _updated(each, people) for id, each in ring._member_entries.items()}
@@ -493,12 +495,12 @@ def share(
 ) -> Member:
     """Return the member entry that shares the session with a person, for `rotated`.
 
-    Without a mode the person keeps the mode from before, or may read it.
+    Without a mode the person has the same mode as before; a new member can read.
     """
     if mode not in ("", READ, CONTINUE):
-        raise InvalidInput(f"a session is shared to {READ} or to {CONTINUE}", why=mode)
+        raise InvalidInput(f"a session can be shared to {READ} or to {CONTINUE}", why=mode)
     if person.circle == ring.owner.id:
-        raise Refused("this person owns the session already", session=ring.session)
+        raise Refused("a session cannot be shared with its owner", session=ring.session)
     before = ring._member_entries.get(person.circle)
     member = ring.member(person.circle)
     mode = mode or (member.mode if member else READ)
@@ -512,12 +514,13 @@ def unshare(ring: KeyRing, group_id: str, *, made: int) -> Member:
     before = ring.member(group_id)
     if before is None:
         hint = "forestay share list"
-        raise Refused("it is not shared with them", hint=hint, session=ring.session)
+        what = "the session is not shared with this person"
+        raise Refused(what, hint=hint, session=ring.session)
     return structs.replace(before, mode=NONE, change=before.change + 1, since=made)
 
 
 def union(one: KeyRing, other: KeyRing) -> KeyRing:
-    """Merge what two devices know of the keys of one session."""
+    """Merge two versions of the keys of one session."""
     if other.log.keys() <= one.log.keys() and other._secrets.keys() <= one._secrets.keys():
         return one.seen_by(other.owner)
     secrets = {**one._secrets, **other._secrets}
@@ -527,7 +530,7 @@ def union(one: KeyRing, other: KeyRing) -> KeyRing:
     whole = KeyRing(signed.values(), *rest, most=2 * signed_log.MOST)
     if len(signed) <= signed_log.MOST:
         return whole
-    # Changes that no active device vouches for are dropped, so that they cannot fill the log.
+    # Drop changes that no active device signed or has seen, so that they cannot fill the log.
     kept = whole._vouched.union(*(whole._past[each] for each in whole._vouched))
     return KeyRing([each for hash, each in signed.items() if hash in kept], *rest)
 
@@ -550,19 +553,20 @@ class _Body(Struct, frozen=True):
 
 
 def encode(ring: KeyRing, key: Key) -> bytes:
-    """Return the ring object, sealed to the owner's devices, recovery key and all members."""
+    """Return the ring object, encrypted to the owner's devices, recovery key and all members."""
     secrets = [each.text for each in ring._secrets.values()]
     return _packed(ring, key, secrets, ring.recipients())
 
 
 def encode_end(ring: KeyRing, key: Key, member: Member) -> bytes:
-    """Return the notice for a removed member; it has no secret."""
+    """Return the ring object that notifies a removed member; it has no secret."""
     return _packed(ring, key, [], [member.key])
 
 
 def _packed(ring: KeyRing, key: Key, secrets: list[str], recipients: list[str]) -> bytes:
     if not ring.owner.is_active(key.id):
-        raise NotEntitled("only devices of its owner write the keys of a session", why=key.id)
+        what = "only devices of its owner can write the keys of a session"
+        raise NotEntitled(what, why=key.id)
     turns = signed_log.texts(ring.log[each] for each in sorted(ring.log))
     who = msgspec.Raw(device_group.public(ring.owner))
     body = msgspec.json.encode(_Body(turns, secrets, ring.place_key.hex(), who))
@@ -571,7 +575,7 @@ def _packed(ring: KeyRing, key: Key, secrets: list[str], recipients: list[str]) 
 
 
 class UnknownSigner(NotEntitled):
-    """Keys that, by their own content, no device of their owner wrote."""
+    """A ring object was not written by any device of the owner that it names."""
 
     keys: frozenset[str] = frozenset()
     """The ids of all keys in the object."""
@@ -579,10 +583,10 @@ class UnknownSigner(NotEntitled):
 
 def _unknown_signer(claim: _Claim, secrets: Sequence[Secret]) -> UnknownSigner:
     error = UnknownSigner(
-        "keys of the session, or an object sealed to them, are not from a device of its owner",
+        "an object of the session, or its keys, was not written by a device of the owner",
         why=f"device {claim.signer}",
-        hint="it is ignored, and can be deleted from the storage; if that device is yours and was "
-        "recovered by a code that was replaced: there forestay device add --new-key, then "
+        hint="the object is ignored; you can delete it from the storage. If that device is yours "
+        "and was recovered by an old code, run on it: forestay device add --new-key, then "
         "remove the remote and add it again",
         session=claim.session,
     )
@@ -591,7 +595,7 @@ def _unknown_signer(claim: _Claim, secrets: Sequence[Secret]) -> UnknownSigner:
 
 
 class Opened(NamedTuple):
-    """Keys that were opened, before their signer is checked."""
+    """A decrypted ring object; its signer is not checked yet."""
 
     claim: _Claim
     body: _Body
@@ -603,15 +607,15 @@ class Opened(NamedTuple):
 def judged(
     found: Opened, group: DeviceGroup, *, place: str = "", people: People | None = None
 ) -> KeyRing:
-    """Return the ring in an opened object, everything verified.
+    """Verify a decrypted ring object and return its ring.
 
-    `place` is where it was found: the keys of another session are `Swapped`. Raise `NotEntitled` if
-    its signer may not change it, `Tampered` for any other defect.
+    `place` is where the object was found. Raise `Swapped` if it belongs to another session,
+    `NotEntitled` if its signer is not allowed to change the keys, `Tampered` for other defects.
     """
     claim = found.claim
-    # The object includes what its signer knows of the owner's devices: nothing else is needed.
+    # The object contains the statements on the owner's devices: nothing else is needed.
     if found.owner.id != claim.owner:
-        raise Swapped("the keys of a session prove another owner than they name")
+        raise Swapped("the keys of a session name one owner and contain the devices of another")
     known = group if group.id == claim.owner else people(claim.owner) if people else None
     owner = device_group.union(known, found.owner) if known is not None else found.owner
     verify = owner.verify_key(claim.signer)
@@ -628,12 +632,12 @@ def judged(
         raise Tampered("the keys of a session are empty")
     ring = KeyRing(signed, _secrets(found.body), place_key, owner)
     if ring.session != claim.session or (place and ring.place != place):
-        raise Swapped(f"the keys of session {ring.session} are in the place of another")
+        raise Swapped(f"the keys of session {ring.session} are in the place of another session")
     return ring
 
 
 def opened(data: bytes, group: DeviceGroup) -> Opened:
-    """Open an object by the keys of the user's own devices; raise `Locked` if none opens it."""
+    """Decrypt a ring object with the keys of the user's devices; raise `Locked` if none fits."""
     if len(data) > _LIMIT:
         raise Tampered("the keys of a session are too large", why=f"over {_LIMIT} bytes")
     try:
@@ -641,10 +645,10 @@ def opened(data: bytes, group: DeviceGroup) -> Opened:
     except Locked:
         held = ", ".join(str(each.number) for each in group.epoch_list)
         raise Locked(
-            "the keys of a session are sealed to others, or to keys made after you were removed",
+            "the keys of a session cannot be decrypted: they are for others, or you were removed",
             why=f"tried: epochs {held} of {group.fingerprint}",
-            hint="is this device still in the group? on another one: forestay device list; if "
-            f"someone shares it with you, give them: {group.person}",
+            hint="check on another device that this one is active: forestay device list; if a "
+            f"person wants to share it with you, give them: {group.person}",
         ) from None
     try:
         claim = msgspec.json.decode(inside.claim, type=_Claim)
@@ -674,14 +678,14 @@ class _ParticipantClaim(Struct, frozen=True):
 
 
 def encode_participant(group: DeviceGroup, key: Key, ring: KeyRing) -> bytes:
-    """Return the user's device statements for all who hold the ring: they check signatures."""
+    """Return the statements on the user's devices, so that other members can check signatures."""
     claim = msgspec.json.encode(_ParticipantClaim(ring.session, group.id, key.id))
     secret = ring.current
     return enclose(WHO, claim, device_group.public(group), key, [secret.recipient], secret.id)
 
 
 def decode_participant(data: bytes, ring: KeyRing) -> DeviceGroup:
-    """Return the device group in such an object; its own signatures prove it."""
+    """Return the device group in a participant object; its own signatures prove it."""
     secret, _ = ring.secret(word_of(data, WHO))
     inside = disclose(data, WHO, [secret])
     try:
@@ -691,7 +695,8 @@ def decode_participant(data: bytes, ring: KeyRing) -> DeviceGroup:
     group = device_group.read_public(inside.body)
     verify = group.verify_key(claim.signer)
     if verify is None or not inside.is_signed_by(verify):
-        raise Tampered("the signature of a participant is wrong", session=ring.session)
+        what = "the signature of a participant's devices is wrong"
+        raise Tampered(what, session=ring.session)
     if (claim.session, claim.circle) != (ring.session, group.id):
-        raise Swapped("a participant of another session is listed for this one")
+        raise Swapped("a participant object of another session is in the place of this session")
     return group

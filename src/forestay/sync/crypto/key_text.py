@@ -1,15 +1,15 @@
 """Keys as text that people read, type and paste: fingerprints, codes, and the format of age.
 
 A *fingerprint* is twenty hexadecimal digits in groups of four. A *code* is Crockford base32 of
-some bytes and the first four of their SHA-256, so that a slip is noticed; it is forgiving of
-case, spaces, dashes, and of O for 0, I and L for 1. Age writes its keys in Bech32 (BIP 173):
-`age1…` is the raw public key, `AGE-SECRET-KEY-1…` the raw secret one.
+some bytes and the first four bytes of their SHA-256, so that a typing error is detected; case,
+spaces and dashes do not matter, O is read as 0, I and L as 1. Age writes its keys in Bech32
+(BIP 173): `age1…` is the raw public key, `AGE-SECRET-KEY-1…` the raw secret one.
 
     recovery code = code of 16 random bytes, in groups of four
     device code   = "fsd1" + code of: recipient (32), verify key (32), name (UTF-8)
     person key    = "fsp1" + code of: circle id (16), recipient (32)
 
-    !! People keep recovery codes on paper. These forms must not change.
+    !! Users have recovery codes on paper. These forms must not change.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class DeviceCode(NamedTuple):
 
 
 class PersonKey(NamedTuple):
-    """The key that a person gives to others, who can then share sessions with them."""
+    """The key that a person gives to others, so that they can share sessions with that person."""
 
     circle: str
     recipient: str
@@ -83,8 +83,8 @@ def read_fingerprint(typed: str) -> str:
     """Return the twenty digits of a typed fingerprint."""
     digits = _digits(typed)
     if len(digits) != 20 or set(digits) - set("0123456789abcdef"):
-        why = "it has twenty digits from 0 to f, as ab12-cd34-ef56-7890-ab12"
-        raise InvalidInput(f"{typed[:60]!r} is no fingerprint", why=why)
+        why = "a fingerprint has twenty digits from 0 to f, like ab12-cd34-ef56-7890-ab12"
+        raise InvalidInput(f"{typed[:60]!r} is not a fingerprint", why=why)
     return digits
 
 
@@ -96,7 +96,7 @@ def _digits(text: str) -> str:
 
 
 _LONGEST = 2000
-"""More characters than any code has: decoding takes quadratic time."""
+"""Longer codes are refused before they are decoded, which takes quadratic time."""
 
 
 def encode(raw: bytes) -> str:
@@ -111,10 +111,10 @@ def decode(text: str, what: str) -> bytes:
     """Decode a typed code; raise `InvalidInput` with the reason if it is invalid."""
     clean = text[: 2 * _LONGEST].lower().translate(_LOOKS_LIKE)
     if len(text) > 2 * _LONGEST or len(clean) > _LONGEST:
-        raise InvalidInput(f"this is no {what}", why="it is far too long")
+        raise InvalidInput(f"this is not a {what}", why="it is far too long")
     strange = sorted(set(clean) - set(_CROCKFORD))
     if strange:
-        raise InvalidInput(f"this is no {what}", why=f"it has {strange[0]!r} in it")
+        raise InvalidInput(f"this is not a {what}", why=f"it contains {strange[0]!r}")
     number, length = 0, len(clean) * 5 // 8
     for sign in clean:
         number = number << 5 | _CROCKFORD.index(sign)
@@ -122,7 +122,7 @@ def decode(text: str, what: str) -> bytes:
     data = (number >> spare).to_bytes(length)
     raw = data[:-_SUM]
     if spare >= 5 or not raw or number & (1 << spare) - 1 or encode(raw) != clean:
-        hint = "compare it with what was written down, character by character"
+        hint = "compare it with the original, character by character"
         raise InvalidInput(f"this {what} is mistyped or cut short", hint=hint)
     return raw
 
@@ -136,7 +136,7 @@ def seed_of(typed: str) -> bytes:
     """Return the seed in a recovery code."""
     seed = decode(typed, "recovery code")
     if len(seed) != SEED:
-        raise InvalidInput("this is no recovery code", why="it is of another length")
+        raise InvalidInput("this is not a recovery code", why="it has a different length")
     return seed
 
 
@@ -150,7 +150,7 @@ def read_device_code(text: str) -> DeviceCode:
     """Parse a device code; the name is cleaned."""
     raw = _after(text, DEVICE, "device code", "forestay device add")
     if len(raw) < 2 * _RAW:
-        raise InvalidInput("this is no device code", why="it is too short")
+        raise InvalidInput("this is not a device code", why="it is too short")
     name = device_name(raw[2 * _RAW :].decode("utf-8", "replace"))
     return DeviceCode(name, recipient_of(raw[:_RAW]), raw[_RAW : 2 * _RAW])
 
@@ -159,7 +159,7 @@ def read_person_key(text: str) -> PersonKey:
     """Parse a person key."""
     raw = _after(text, PERSON, "person key", "forestay device key show")
     if len(raw) != SEED + _RAW:
-        raise InvalidInput("this is no person key", why="it is of another length")
+        raise InvalidInput("this is not a person key", why="it has a different length")
     return PersonKey(raw[:SEED].hex(), recipient_of(raw[SEED:]))
 
 
@@ -171,8 +171,8 @@ def device_name(name: str) -> str:
 def _after(text: str, prefix: str, what: str, shown_by: str) -> bytes:
     clean = text.strip()
     if clean[: len(prefix)].lower() != prefix:
-        hint = f"it begins with {prefix}; the other side shows it: {shown_by}"
-        raise InvalidInput(f"this is no {what}", hint=hint)
+        hint = f"it begins with {prefix}; to show it, run on the other device: {shown_by}"
+        raise InvalidInput(f"this is not a {what}", hint=hint)
     return decode(clean[len(prefix) :], what)
 
 
@@ -202,7 +202,7 @@ def recipient_bytes(recipient: str) -> bytes:
         raw = (number >> 4).to_bytes(_RAW) if len(values) == 52 + _BECH32_SUM else b""
         if raw and recipient_of(raw) == recipient:
             return raw
-    raise InvalidInput("this is no age recipient", why="age1… is expected")
+    raise InvalidInput("this is not an age recipient", why="a recipient begins with age1")
 
 
 def _bech32(head: str, raw: bytes) -> str:

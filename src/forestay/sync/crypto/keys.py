@@ -2,8 +2,8 @@
 
 A *key* is two pairs: an age X25519 identity, which opens what was sealed to its recipient, and an
 Ed25519 one, which signs. Its *id* is the first 16 digits of the SHA-256 of the verify key. A
-*secret* is an age identity alone: the key of an epoch. All ciphers are age's (pyrage) and the
-cryptography package's; nothing here is a cipher.
+*secret* is an age identity alone: the key of an epoch. All encryption is done by age (pyrage) and
+the cryptography package; this module implements no cipher.
 
     file   = "FORESTAY KEY 1" LF, about LF, sealed
     about  = JSON {"id", "recipient", "verify": hex, "kept", "made": UTC ms}, all public
@@ -11,8 +11,8 @@ cryptography package's; nothing here is a cipher.
              where it is "keyring": the system's keyring has them, as (forestay, id)
     secrets = JSON {"age": "AGE-SECRET-KEY-1…", "sign": hex of the Ed25519 seed}
 
-    !! A key file is kept for years, and the keys of a recovery code come from its seed alone.
-    !! A change of either is a new number.
+    !! Key files are used for years, and the keys of a recovery code come from its seed alone.
+    !! A change of either needs a new version number.
 
 Only this module handles secret bytes; no message or `repr` shows one.
 """
@@ -76,7 +76,7 @@ _keyring = partial(
     _library,
     "the system keyring",
     "keyring",
-    "pip install keyring, or leave it out: the key file is 0600",
+    "pip install keyring, or run the command without --keyring: the key file has mode 0600",
 )
 
 
@@ -93,7 +93,7 @@ class Secret:
         try:
             self._identity = age.x25519.Identity.from_str(text)
         except age.IdentityError:
-            raise InvalidInput("this is no secret key of age") from None
+            raise InvalidInput("this is not an age secret key") from None
         self.text = text
         self.recipient = str(self._identity.to_public())
         self.id = recipient_id(self.recipient)
@@ -157,21 +157,23 @@ def seal(data: bytes, recipients: Sequence[str]) -> bytes:
     try:
         known = [age.x25519.Recipient.from_str(one) for one in dict.fromkeys(recipients)]
     except age.RecipientError:
-        raise InvalidInput("this is no age recipient", why="age1… is expected") from None
+        why = "a recipient begins with age1"
+        raise InvalidInput("this is not an age recipient", why=why) from None
     sealed: bytes = age.encrypt(data, known)
     return sealed
 
 
 def open_with(secrets: Sequence[Secret], sealed: bytes) -> bytes:
-    """Decrypt with any of these; raise `Locked` if none fits, `Tampered` if changed since."""
+    """Decrypt with any of the secrets; raise `Locked` if none fits, `Tampered` if changed."""
     age = _age()
     try:
         data: bytes = age.decrypt(sealed, [secret._identity for secret in secrets])
     except age.DecryptError as error:
         if str(error) == _NO_MATCH:
             ids = ", ".join(secret.id for secret in secrets)
-            raise Locked("it is sealed to other keys", why=f"tried: {ids or 'none'}") from None
-        raise Tampered("it is not as it was sealed", why=str(error)) from None
+            what = "the data is encrypted to other keys"
+            raise Locked(what, why=f"tried: {ids or 'none'}") from None
+        raise Tampered("the encrypted data was changed", why=str(error)) from None
     return data
 
 
@@ -207,9 +209,9 @@ def open_with_passphrase(sealed: bytes, passphrase: str, what: str, *, without: 
         data: bytes = age.passphrase.decrypt(sealed, passphrase)
     except age.DecryptError as error:
         if str(error) != _NO_PASSPHRASE:
-            raise Tampered(f"{what} is not as it was sealed", why=str(error)) from None
-        hint = f"try again; without it: {without}" if without else "try again"
-        raise Locked(f"the passphrase does not open {what}", hint=hint) from None
+            raise Tampered(f"{what} was changed after it was encrypted", why=str(error)) from None
+        hint = f"try again; without the passphrase: {without}" if without else "try again"
+        raise Locked(f"the passphrase does not decrypt {what}", hint=hint) from None
     return data
 
 
@@ -252,7 +254,8 @@ class _Secrets(Struct, frozen=True):
 
 
 _opened: dict[bytes, tuple[Key, bytes]] = {}
-"""Keys that this process opened, by the SHA-256 of their file: a passphrase is asked for once."""
+"""Keys that this process has read, by the SHA-256 of their file, so that it asks for a passphrase
+once."""
 
 
 def path_of(folder: str) -> str:
@@ -282,8 +285,8 @@ def create(
     with files.locked(folder):
         if exists(folder):
             init = "forestay device key init --passphrase"
-            hint = f"forestay device key show; to wrap it in a passphrase: {init}"
-            raise Refused("this device has a key already", hint=hint)
+            hint = f"forestay device key show; to protect it with a passphrase: {init}"
+            raise Refused("this device already has a key", hint=hint)
         return _keep(folder, key or new_key(), passphrase, keyring, made)
 
 
@@ -293,19 +296,19 @@ def rewrap(folder: str, key: Key, *, passphrase: str = "", keyring: bool = False
         before = about(folder)
         _keep(folder, key, passphrase, keyring, before.made)
         if before.kept == IN_KEYRING and not keyring:
-            # The key is stored elsewhere by now; the entry is as protected as before.
+            # The key is stored in another way now; the old keyring entry is still protected.
             with suppress(Exception):
                 _keyring().delete_password(_SERVICE, before.id)
 
 
 def no_key() -> ForestayError:
     """Return the error for a device without a key."""
-    hint = "first device: forestay device key init; another: forestay device add; all lost: "
+    hint = "first device: forestay device key init; further device: forestay device add; all lost: "
     return Locked("this device has no key yet", hint=f"{hint}forestay device key recover")
 
 
 def load(folder: str, *, ask: Ask | None = None) -> Key:
-    """Load the key of this device; `ask` for the passphrase is called once per process."""
+    """Load the key of this device; call `ask` for its passphrase once per process."""
     path = path_of(folder)
     if not exists(folder):
         raise no_key()
@@ -352,7 +355,9 @@ def _read(path: str) -> bytes:
     data = files.read_bounded(path, _LIMIT, follow=False, private=True)
     if os.stat(path).st_mode & 0o077:
         raise Refused(
-            f"others may read {path}", hint=f"chmod 600 {files.shell_quote(path)}", file=path
+            f"other users of this computer can read {path}",
+            hint=f"chmod 600 {files.shell_quote(path)}",
+            file=path,
         )
     return data
 
@@ -360,8 +365,8 @@ def _read(path: str) -> bytes:
 def _parted(data: bytes, name: str) -> tuple[About, bytes]:
     if not data.startswith(_MAGIC):
         if data.startswith(_ANY_MAGIC):
-            raise Outdated(f"a newer Forestay wrote {name}", hint="use that version", file=name)
-        raise InvalidInput(f"{name} is no key file of Forestay", file=name)
+            raise Outdated(f"a newer Forestay wrote {name}", hint="update Forestay", file=name)
+        raise InvalidInput(f"{name} is not a key file of Forestay", file=name)
     line, _, rest = data[len(_MAGIC) :].partition(b"\n")
     try:
         return msgspec.json.decode(line, type=About), rest
@@ -370,7 +375,7 @@ def _parted(data: bytes, name: str) -> tuple[About, bytes]:
 
 
 def imported(data: bytes, name: str, ask: Ask | None) -> tuple[Key, bytes]:
-    """Read the key of a key file; of an export file also the group object."""
+    """Return the key in a key file, and the group object if it is an export file."""
     digest = sha256(data).digest()
     if digest not in _opened:
         facts, rest = _parted(data, name)
@@ -379,7 +384,7 @@ def imported(data: bytes, name: str, ask: Ask | None) -> tuple[Key, bytes]:
         except Tampered as error:
             raise _spoiled(name, error.why) from None
         if key.id != facts.id:
-            raise _spoiled(name, "its two parts do not belong together")
+            raise _spoiled(name, "its public and secret parts do not belong together")
         _opened[digest] = key, group
     return _opened[digest]
 
@@ -391,8 +396,8 @@ def _unwrapped(facts: About, rest: bytes, ask: Ask | None) -> bytes:
         return rest
     passphrase = ask() if ask else ""
     if not passphrase:
-        hint = "set FORESTAY_PASSPHRASE, or run it in a terminal, where it is asked for"
-        raise Locked(f"the key {facts.id} is wrapped in a passphrase", hint=hint)
+        hint = "set FORESTAY_PASSPHRASE, or run it in a terminal, which asks for it"
+        raise Locked(f"the key {facts.id} needs its passphrase", hint=hint)
     what, without = f"the key {facts.id}", "forestay device key recover"
     return open_with_passphrase(rest, passphrase, what, without=without)
 
@@ -414,7 +419,7 @@ def _spoiled(name: str, why: str) -> ForestayError:
 
 # --- the system's keyring ---------------------------------------------------------------------
 
-_LEAVE_IT = "leave it out: the key file is 0600, and a passphrase can wrap it"
+_LEAVE_IT = "run the command without --keyring; --passphrase protects the key file, too"
 _UNLOCK = "unlock the keyring, or: forestay device key recover CODE"
 
 
@@ -423,7 +428,7 @@ def _put_in_keyring(id: str, secrets: str) -> None:
     try:
         ring.set_password(_SERVICE, id, secrets)
         kept = ring.get_password(_SERVICE, id)
-    except Exception as error:  # backends raise any class
+    except Exception as error:  # keyring backends raise any class
         raise _no_keyring(error, _LEAVE_IT) from None
     if kept != secrets:  # a disabled keyring accepts an entry and drops it
         raise Locked("the system keyring does not store entries", hint=_LEAVE_IT)

@@ -1,8 +1,8 @@
 """A sealed pack: signed by the device that uploads it, encrypted to the session's key.
 
-A *claim* describes the pack: its range of which chain, the signer, and the heads of the session's
-chains that the signer knew to be on this remote. Claim and pack are signed together, so neither can
-be replaced, and sealed together, so that only participants read them.
+A *claim* describes the pack: its chain and range of events, the signer, and the last events of all
+chains (*heads*) that the signer knew to be on this remote. Claim and pack are signed together, so
+neither can be replaced, and encrypted together, so that only participants can read them.
 
     object = envelope of kind SEALED, word: id of the session's key; claim: see `Claim`;
              body: a pack (see `pack`)
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 KIND = "SEALED"
 UNSET = msgspec.UNSET
-"""The value of a later field that is not written."""
+"""A field that is missing in claims of older versions."""
 Number = Annotated[int, Meta(ge=1, le=2**53)]
 """The range of event numbers; a claim with any other number is invalid."""
 Devices = Callable[[str, str], bytes | None]
@@ -37,9 +37,10 @@ Devices = Callable[[str, str], bytes | None]
 class Claim(Struct, frozen=True):
     """The description of a pack by its signer.
 
-    An `imported` pack came in a file to the owner of the session; its author is unknown.
+    The events of an `imported` pack came in a file to the owner of the session; their author is
+    unknown.
 
-    !! Signed and sealed as it is written. Fields may be added, never changed.
+    !! The bytes are signed. Fields can be added, never changed.
     """
 
     session: str
@@ -73,20 +74,22 @@ def key_of(data: bytes) -> str:
 
 
 def open_pack(data: bytes, ring: KeyRing, devices: Devices) -> tuple[Claim, bytes]:
-    """Return the claim and the pack, both as they were signed.
+    """Decrypt a sealed pack, verify its signature, and return its claim and content.
 
-    `Locked` names the missing key. `Downgraded`: not sealed, or of an older version. `Swapped`: of
-    another session. `NotEntitled`: signed by an unknown key. `Tampered`: any other defect. Whether
-    the signer may push packs is checked by `KeyRing.require_entitled`.
+    Raise `Locked` if its key is missing, `Downgraded` if it is not encrypted or has an older
+    version, `Swapped` if it belongs to another session, `NotEntitled` if its signer is unknown, and
+    `Tampered` for any other defect. Whether the signer is allowed to push packs is checked by
+    `KeyRing.require_entitled`.
     """
     secret, epoch = ring.secret(key_of(data))
     try:
         inside = disclose(data, KIND, [secret])
     except Locked:
-        raise Tampered("a pack is not sealed to the key that it names", why=secret.id) from None
+        what = "a pack is not encrypted to the key that it names"
+        raise Tampered(what, why=secret.id) from None
     claim = _read(inside.claim)
     if claim.session != ring.session:
-        what = f"a pack of session {claim.session} is in the place of {ring.session}"
+        what = f"a pack of session {claim.session} is in the place of session {ring.session}"
         raise Swapped(what, session=ring.session)
     verify = devices(claim.circle, claim.signer)
     if verify is None:
@@ -99,10 +102,11 @@ def open_pack(data: bytes, ring: KeyRing, devices: Devices) -> tuple[Claim, byte
     if not inside.is_signed_by(verify):
         raise Tampered("the signature of a pack is wrong", session=ring.session)
     if claim.version != VERSION:
-        raise Downgraded("a pack claims another version than it has", why=str(claim.version))
+        what = "a pack was signed as a pack of another version"
+        raise Downgraded(what, why=f"version {claim.version}")
     if claim.epoch != epoch:
         why = f"epoch {claim.epoch} under the key of epoch {epoch}"
-        raise Swapped("a pack is sealed to the key of another epoch", why=why)
+        raise Swapped("a pack is encrypted to the key of another epoch", why=why)
     return claim, inside.body
 
 

@@ -2,11 +2,11 @@
 
 A signed statement is bytes and a signature; the hash of the bytes is its name. Its content names
 the signer (`by`) and the statements that the signer had *seen*; its *past* is these and their
-pasts. Device groups and key rings are such logs. Two logs merge by union, and their meaning is
-computed from the set alone. A `StatementKind` is how one kind of statement is parsed and signed.
+pasts. Device groups and key rings are such logs. Two logs merge by union; the order of arrival does
+not matter. A `StatementKind` parses and signs one kind of statement.
 
-Anyone who can write to a remote can put any bytes there. So a log is counted and measured before
-it is parsed, parsed before it is sorted, and verified last; each step costs in proportion to it.
+Anyone who can write to a remote can put any bytes there. So the cheap checks come first: the size
+of a log is checked before it is parsed, it is parsed before it is sorted, and verified last.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from forestay.sync.crypto.keys import Key
 MOST = 500
 """The most statements a log may have: enough for decades of a person's devices."""
 SPARE = 50
-"""How many of these are reserved for statements that revoke or remove someone."""
+"""How many of these are reserved for statements that revoke a device or remove a member."""
 _REMEMBERED = 20_000
 
 
@@ -55,17 +55,17 @@ class SignedStatement(Generic[S]):
 class StatementKind(Generic[S]):
     """One kind of statement: how it is parsed, signed and verified."""
 
-    def __init__(self, type: type[S], *, tag: bytes, whole: str, longest: int) -> None:
-        """`tag` is signed before each statement; `whole` is the name of a log in errors."""
+    def __init__(self, type: type[S], *, tag: bytes, name: str, longest: int) -> None:
+        """`tag` is signed before each statement; `name` names a log in errors."""
         self._decoder = msgspec.json.Decoder(type)
-        self._tag, self._whole, self._longest = tag, whole, longest
+        self._tag, self._name, self._longest = tag, name, longest
         self._verified: set[tuple[bytes, bytes, str]] = set()
 
     def parsed(self, raw: bytes) -> S:
         try:
             return self._decoder.decode(raw)
         except UNREADABLE as error:
-            raise Tampered(f"a statement in {self._whole} cannot be read", why=str(error)) from None
+            raise Tampered(f"a statement in {self._name} cannot be read", why=str(error)) from None
 
     def sign(self, content: S, key: Key, *also: tuple[bytes, Key]) -> SignedStatement[S]:
         """Sign a statement; further keys may sign the same bytes, each with its own tag."""
@@ -94,11 +94,11 @@ class StatementKind(Generic[S]):
         self._require_few(len(texts))
         if any(len(raw) > self._longest for raw, _ in texts):
             why = f"over {self._longest:,} characters"
-            raise Tampered(f"a statement in {self._whole} is too long", why=why)
+            raise Tampered(f"a statement in {self._name} is too long", why=why)
         try:
             pairs = [(raw.encode(), bytes.fromhex(signature)) for raw, signature in texts]
         except UNREADABLE:
-            raise Tampered(f"{self._whole} cannot be read") from None
+            raise Tampered(f"{self._name} cannot be read") from None
         return [SignedStatement(raw, signature, self.parsed(raw)) for raw, signature in pairs]
 
     def collect(
@@ -111,23 +111,23 @@ class StatementKind(Generic[S]):
 
     def _require_few(self, count: int, most: int = MOST) -> None:
         if count > most:
-            why = f"{count:,}, and {most} is the most"
-            hint = "nothing was accepted; check the storage, and: forestay device list"
-            raise Tampered(f"there are too many statements in {self._whole}", why=why, hint=hint)
+            why = f"{count:,}; at most {most} are allowed"
+            hint = "nothing was read; check the storage, and: forestay device list"
+            raise Tampered(f"there are too many statements in {self._name}", why=why, hint=hint)
 
     def require_room(self, log: Mapping[str, SignedStatement[S]], *, spare: int = 0) -> None:
-        """Raise `Refused` if the log is full; the last `spare` places stay free."""
+        """Raise `Refused` if the log has no room for a statement and `spare` further ones."""
         if len(log) >= MOST - spare:
             raise Refused(
-                f"there is no room for another statement in {self._whole}",
-                why=f"it has {len(log)}, and {MOST} is the most",
+                f"there is no room for another statement in {self._name}",
+                why=f"it has {len(log)}, and the limit is {MOST}",
                 hint="start over in another home: forestay --home DIR device key init",
             )
 
     def sort_by_past(
         self, log: Mapping[str, SignedStatement[S]]
     ) -> tuple[list[str], dict[str, set[str]]]:
-        """Return the hashes, each after those it has seen, and the past of each.
+        """Return the hashes in an order where each comes after those it has seen; and each past.
 
         Every device computes the same order.
         """
@@ -149,7 +149,7 @@ class StatementKind(Generic[S]):
                     ready.append(next)
         if len(past) < len(log):
             raise Tampered(
-                f"{self._whole} is incomplete", why="a statement that another one names is missing"
+                f"{self._name} is incomplete", why="a statement that another one names is missing"
             )
         return sorted(past, key=lambda hash: (depth[hash], hash)), past
 

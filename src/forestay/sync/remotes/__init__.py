@@ -1,1 +1,1 @@
-"""Where packs are put: a folder or a bucket. Main modules: `port`, `folder`, `s3`."""
+"""Where packs are stored: a folder or a bucket. Main modules: `port`, `folder`, `s3`."""

@@ -1,11 +1,12 @@
 """Recognize the files that sync tools (Dropbox, Syncthing, …) create next to objects.
 
-A *copy* is a second file of the same origin: a duplicate with a number, a conflict copy with a date
-or the name of a computer. A *placeholder* stands for a file whose bytes are not downloaded yet. A
-*partial* file is a transfer in progress, of Forestay or another program. A *stranger* is unrelated.
+A *copy* is another file made from an object: a duplicate with a number, or a conflict copy with a
+date or the name of a computer. A *placeholder* stands for a file that is not downloaded yet. A
+*partial* file is a transfer in progress, of Forestay or another program. A *stranger* is any other
+file.
 
-The table of spellings works only because no object is ever named like one of them: `is_object` is
-the rule for that.
+A file is recognized by its name. That works because no object has a name that a sync tool makes:
+`is_object` is the rule for names of objects.
 """
 
 from __future__ import annotations
@@ -22,8 +23,8 @@ OBJECT, COPY, PLACEHOLDER, PARTIAL, STRANGER = (
 )
 
 
-class Meaning(NamedTuple):
-    """The kind of a file, and its object (empty for partial files and strangers)."""
+class FileKind(NamedTuple):
+    """The kind of a file, and the object it belongs to ("" for partial files and strangers)."""
 
     kind: str
     of: str = ""
@@ -41,9 +42,9 @@ _PLACEHOLDER = re.compile(
     rf"\.({_NAME})\.icloud|({_NAME})\.(?:nextcloud|owncloud|opencloud|cloudf)"
 )
 
-# If a tool preserves the suffix of a name, its mark is before the suffix.
+# What a tool adds to a name; a tool that preserves the suffix adds it before the suffix.
 _MARKS = (
-    r" \(.+\)",  # Dropbox, Nextcloud, Google Drive, Seafile, pCloud, browsers: whatever they say
+    r" \(.+\)",  # Dropbox, Nextcloud, Google Drive, Seafile, pCloud, browsers: any text
     r" - Copy(?: \(\d+\))?",  # Windows
     r" copy(?: \d+)?",  # macOS
     r" \d+",  # iCloud
@@ -60,22 +61,22 @@ _COPY = re.compile(
 _STRANGERS = frozenset(["desktop.ini", "thumbs.db", "lost.dir", "found.000"])
 
 
-def meaning(name: str) -> Meaning:
+def classify_file(name: str) -> FileKind:
     """Return the kind of a file or folder by its name."""
     if _PLAIN.fullmatch(name):
-        return Meaning(OBJECT, name)  # as nearly all of them are
+        return FileKind(OBJECT, name)  # fast path: nearly all files
     if found := _PLACEHOLDER.fullmatch(name):
-        return Meaning(PLACEHOLDER, found[1] or found[2])
+        return FileKind(PLACEHOLDER, found[1] or found[2])
     if _PARTIAL.fullmatch(name):
-        return Meaning(PARTIAL)
+        return FileKind(PARTIAL)
     if found := _COPY.fullmatch(name):
-        inner = meaning(found["whole"] or found["stem"] + (found["ending"] or ""))
-        return Meaning(COPY, inner.of) if inner.kind in (OBJECT, COPY) else Meaning(STRANGER)
+        inner = classify_file(found["whole"] or found["stem"] + (found["ending"] or ""))
+        return FileKind(COPY, inner.of) if inner.kind in (OBJECT, COPY) else FileKind(STRANGER)
     if name not in _STRANGERS and re.fullmatch(_NAME, name):
-        return Meaning(OBJECT, name)
-    return Meaning(STRANGER)
+        return FileKind(OBJECT, name)
+    return FileKind(STRANGER)
 
 
 def is_object(name: str) -> bool:
-    """Return whether a name can be an object's, and not a tool's spelling of another."""
-    return len(name) <= 200 and meaning(name) == (OBJECT, name)
+    """Return whether a name can be that of an object, and not one that a sync tool makes."""
+    return len(name) <= 200 and classify_file(name) == (OBJECT, name)

@@ -1,13 +1,12 @@
 """A folder as a remote: on a USB stick, on a share, or in the folder of a sync tool.
 
-Objects are files below the folder, by their names. Other programs write there too, and the folder
-may be another one than before: `cloud_folder` interprets unknown file names, links are not followed
-(each step down starts from an open folder), and if the mark of a remote was seen once, its absence
-means that the stick is not plugged in, never that everything was deleted.
+Each object is a file below the folder, under the object's name. Other programs write there too, so
+`cloud_folder` interprets unknown file names, and links are not followed (each subfolder is opened
+from its open parent). Another disk may be mounted at the path: if the format mark was seen once,
+its absence means that the stick is not plugged in, never that everything was deleted.
 
-A *stand-in* is a conflict copy that is read for its original, because that one is missing. Objects
-are written under a temporary name that is never listed, synced to disk, and renamed only if the
-name is free.
+A *stand-in* is a conflict copy that is read because its original is missing. Objects are written
+under a temporary name that is never listed, synced to disk, and renamed if the name is free.
 """
 
 from __future__ import annotations
@@ -20,8 +19,8 @@ from typing import NamedTuple
 
 from forestay.base import files
 from forestay.errors import ForestayError, InvalidInput, NotThere, RemoteFailed, Unreachable
-from forestay.sync.remotes.cloud_folder import COPY, OBJECT, PARTIAL, PLACEHOLDER, meaning
-from forestay.sync.remotes.object_names import most
+from forestay.sync.remotes.cloud_folder import COPY, OBJECT, PARTIAL, PLACEHOLDER, classify_file
+from forestay.sync.remotes.object_names import size_limit
 from forestay.sync.remotes.port import (
     FORMAT,
     Object,
@@ -45,7 +44,7 @@ _NO_LINKS = (errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.E
 _LINK = "link"
 _ASKED = "is the stick plugged in?"
 _PLUG_IN = "plug in the stick, mount the share or start the sync tool, then try again"
-_EMPTIED = "; if it was emptied for good, on each device: forestay remote remove, then remote add"
+_EMPTIED = "; if it was emptied on purpose, on each device: forestay remote remove, then remote add"
 
 _FULL = "there is no room left"
 _CLOSED = "it is read-only for this user"
@@ -54,11 +53,11 @@ _MOVE_AWAY = "move it away, then try again"
 _MEANING = {
     errno.ENOSPC: (_FULL, "free some space there, then try again: df -h PATH"),
     errno.EDQUOT: (_FULL, "your quota there is used up; free some space"),
-    errno.EFBIG: ("files that large cannot be kept there", ""),
+    errno.EFBIG: ("the file is too large for this file system", ""),
     errno.EROFS: (_CLOSED, "mount it for writing, or unlock the stick"),
     errno.EACCES: (_CLOSED, "check owner and permissions: ls -ld PATH"),
     errno.EPERM: (_CLOSED, "check owner and permissions: ls -ld PATH"),
-    errno.ELOOP: ("a link is there; links are not followed", "see it: ls -l PATH"),
+    errno.ELOOP: ("a link has this name; links are not followed", "see it: ls -l PATH"),
     errno.ENOTDIR: ("a file or a link is where a folder should be", _MOVE_AWAY),
     errno.EISDIR: ("a folder is where a file should be", _MOVE_AWAY),
     errno.EMFILE: ("too many open files", "raise the limit: ulimit -n"),
@@ -80,7 +79,7 @@ class _Found(NamedTuple):
 
 
 class FolderRemote(Remote):
-    """Objects as files below a folder."""
+    """A remote that stores each object as a file below a folder."""
 
     backend = "folder"
 
@@ -117,8 +116,8 @@ class FolderRemote(Remote):
                 best = min(found, key=_rank)
                 if best.kind == PLACEHOLDER:
                     raise Unreachable(
-                        f"{name} is not on this machine yet",
-                        why=f"the sync tool keeps only {best.place} here",
+                        f"the sync tool has not downloaded {name} to this machine",
+                        why=f"only its placeholder {best.place} is here",
                         hint='let it download the folder ("keep on this device"), then try again',
                         file=self.path,
                     ) from None
@@ -141,7 +140,7 @@ class FolderRemote(Remote):
     def delete(self, name: str) -> None:
         check_name(name)
         with self._opened("remove", name) as root:
-            # Copies too: one that is left would stand in for the deleted object.
+            # Delete copies too: a copy that is left would be read as a stand-in for the object.
             for found in list(_scan(root, name)):
                 if found.name == name:
                     _unlink(root, found.place)
@@ -176,7 +175,7 @@ class FolderRemote(Remote):
 
     @contextlib.contextmanager
     def _opened(self, doing: str, name: str = "", *, make: bool = False) -> Iterator[int]:
-        """Yield a descriptor of the folder; -1 if nothing was ever stored there."""
+        """Yield a descriptor of the folder; -1 if it does not exist yet."""
         root = -1
         try:
             root = self._enter(make=make)
@@ -201,14 +200,14 @@ class FolderRemote(Remote):
             return os.open(self.path, _FOLDER)
         if self._known and not _has_mark(root):
             os.close(root)
-            raise self._gone(f"{FORMAT} is not in it, and was", _EMPTIED)
+            raise self._gone(f"the file {FORMAT}, which was in it, is missing", _EMPTIED)
         return root
 
     def _gone(self, why: str, more: str = "") -> Unreachable:
         missing = os.path.dirname(self.path)
         is_new = not self._known and not os.path.isdir(missing)
         return Unreachable(
-            f"{self.path} is not there now",
+            f"the folder {self.path} is not available",
             why=f"{why}: {_ASKED}",
             hint=f"plug it in, or make the folder: mkdir {missing}" if is_new else _PLUG_IN + more,
             file=self.path,
@@ -246,13 +245,13 @@ class FolderRemote(Remote):
             finally:
                 with contextlib.suppress(OSError):
                     os.unlink(temporary, dir_fd=here)
-            _sync_folder(here)  # also if another process was faster: it may not have synced yet
+            _sync_folder(here)  # even if another process was faster: it may not have synced yet
             return not taken
         finally:
             os.close(here)
 
     def _descend(self, root: int, folder: str) -> int:
-        """Open a folder below, created durably if it is missing."""
+        """Open a subfolder; create it durably if it is missing."""
         here, path = os.dup(root), ""
         for part in folder.split("/") if folder else ():
             path += f"/{part}"
@@ -277,15 +276,15 @@ _RANKS = {OBJECT: 0, COPY: 1, PLACEHOLDER: 2}
 
 
 def _rank(found: _Found | None) -> tuple[int, str]:
-    """Return the order of files that stand for an object: itself first, then by name."""
+    """Return the sort key of the files that can be read for an object: the object itself first."""
     return (9, "") if found is None else (_RANKS[found.kind], found.place)
 
 
-# --- below the folder; every name is taken from an open folder, and no link is followed ----------
+# --- files below the folder; each is opened from its open parent, and no link is followed --------
 
 
 def _scan(root: int, prefix: str) -> Iterator[_Found]:
-    """Yield all files that are, or may become, objects with the prefix."""
+    """Yield all files that are objects with the prefix, or their copies, placeholders and parts."""
     if root < 0:
         return
     todo = [("", "", False)]
@@ -308,7 +307,7 @@ def _looked_at(
     entry: os.DirEntry[str], place: str, folder: str, copied: bool, prefix: str
 ) -> _Found | tuple[str, str, bool] | None:
     """Return an entry as a file of interest, a folder to search, or None."""
-    kind, of = meaning(entry.name)
+    kind, of = classify_file(entry.name)
     path, name = place + entry.name, folder + of
     if entry.is_dir(follow_symlinks=False):
         wanted = f"{name}/".startswith(prefix) or prefix.startswith(f"{name}/")
@@ -353,7 +352,7 @@ def _has_mark(root: int) -> bool:
             if _exists(folder, last):
                 return True
     except OSError:
-        pass  # then a copy of it may be there
+        pass  # a conflict copy of the mark may exist
     return any(found.name == FORMAT for found in _scan(root, FORMAT))
 
 
@@ -381,8 +380,9 @@ def _read(root: int, place: str) -> bytes:
     try:
         facts = os.fstat(fd)
         _require_regular(facts)
-        if facts.st_size > most(place):
-            raise RemoteFailed(f"{place} is too large to be ours", why=f"{facts.st_size:,} bytes")
+        if facts.st_size > size_limit(place):
+            why = f"{facts.st_size:,} bytes"
+            raise RemoteFailed(f"{place} is too large for an object of Forestay", why=why)
         parts = []
         while part := os.read(fd, _CHUNK):
             parts.append(part)
@@ -392,7 +392,7 @@ def _read(root: int, place: str) -> bytes:
 
 
 def _take_name(folder: int, temporary: str, name: str) -> bool:
-    """Rename a temporary file; return False if the name exists."""
+    """Rename a temporary file to its final name; return False if that name exists."""
     try:
         os.link(temporary, name, src_dir_fd=folder, dst_dir_fd=folder, follow_symlinks=False)
     except FileExistsError:
@@ -400,8 +400,8 @@ def _take_name(folder: int, temporary: str, name: str) -> bool:
     except OSError as error:
         if error.errno not in _NO_LINKS:
             raise
-        # A stick has no hard links. A process that creates the name between these two lines has
-        # the same bytes: names are made from the content.
+        # Most USB sticks have no hard links. If another process creates the name between these two
+        # lines, it writes the same bytes: a name contains the hash of the content.
         if _exists(folder, name):
             return False
         os.rename(temporary, name, src_dir_fd=folder, dst_dir_fd=folder)

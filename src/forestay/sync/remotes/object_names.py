@@ -1,4 +1,4 @@
-"""The names of objects on a remote: opaque to its operator.
+"""The names of objects on a remote. They disclose nothing to its operator.
 
 A name does not show the topic, the folder or the author of a session; only that two objects belong
 together. Each ends in the SHA-256 of the object's bytes, so a name never stands for two contents
@@ -15,7 +15,7 @@ and nothing is ever overwritten.
             HMAC-SHA256(name key, "place " + id)
     HASH has 32 digits, EPOCH 6, FIRST and LAST 12
 
-    !! A remote is kept for years. A change of these is a new number in forestay/format.
+    !! Remotes are used for years. A change of these names needs a new number in forestay/format.
 """
 
 from __future__ import annotations
@@ -64,8 +64,8 @@ def chain(place_key: bytes, device: str) -> str:
     return hmac_sha256(place_key, f"chain {device}".encode())[:_LENGTH]
 
 
-def most(name: str) -> int:
-    """Return the most bytes of an object by its name; participants are never large."""
+def size_limit(name: str) -> int:
+    """Return the size limit in bytes of the object with this name."""
     if _CIRCLE.fullmatch(name) or _WHO.fullmatch(name):
         return 8 << 20
     return 32 << 20 if _RING.fullmatch(name) else MOST
@@ -77,7 +77,7 @@ def hash_of(data: bytes) -> str:
 
 
 def is_of(name: str, data: bytes) -> bool:
-    """Return whether a name belongs to these bytes."""
+    """Return whether the hash at the end of a name is that of these bytes."""
     return name.endswith(hash_of(data))
 
 

@@ -1,4 +1,4 @@
-"""Open a remote: the only place where an address meets an adapter."""
+"""Open a remote: choose the adapter by the address. No other module does this."""
 
 from __future__ import annotations
 
@@ -13,13 +13,14 @@ if TYPE_CHECKING:
 def open_remote(address: str, *, timeout: float = 30.0, known: bool = False) -> Remote:
     """Return the remote that an address names: `folder:PATH` or `s3://BUCKET/PREFIX?endpoint=URL`.
 
-    `known`: it was in use before, so a place without its mark is another one, or not mounted.
+    `known`: the remote was in use before. A folder without its format mark is then an error: the
+    disk is not mounted, or it is another one.
     """
     kind, colon, rest = address.partition(":")
     if colon and kind == "folder":
         from forestay.sync.remotes.folder import FolderRemote  # start-up
 
-        # Shells leave the ~ of folder:~/x alone; it always stands for the home folder.
+        # Shells do not expand the ~ in folder:~/x; here it always is the home folder.
         is_below_home = rest == "~" or rest.startswith("~/")
         return FolderRemote(user_home() + rest[1:] if is_below_home else rest, known=known)
     if colon and kind == "s3":
@@ -27,6 +28,6 @@ def open_remote(address: str, *, timeout: float = 30.0, known: bool = False) -> 
 
         return S3Remote(address, s3_access(), timeout=timeout)
     raise InvalidInput(
-        "the address of a remote begins with its kind",
-        hint="folder:PATH or s3://BUCKET/PREFIX?endpoint=URL",
+        "the address of a remote has to begin with folder: or s3://",
+        hint="use folder:PATH or s3://BUCKET/PREFIX?endpoint=URL",
     )

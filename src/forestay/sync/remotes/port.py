@@ -1,8 +1,8 @@
 """The remote port: the contract of every adapter that stores sealed objects.
 
 A remote is a flat set of immutable objects. Names are ASCII, of segments `[a-z0-9.-]+` joined
-by `/`. Nothing is ever overwritten. Contents are opaque here: they were sealed before. No name is a
-folder of another one.
+by `/`. Nothing is ever overwritten. Contents are encrypted before they are stored. No name is a
+folder of another name.
 
 Which adapter an address names is in `remotes.open`.
 """
@@ -19,15 +19,15 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
 FORMAT = "forestay/format"
-"""The object that marks a remote; once seen it must be seen again."""
+"""The object that marks a remote. If it was there once, a remote without it is an error."""
 
 MOST = 96 << 20
-"""An object is at most this large; a larger one is not read.
+"""The size limit of an object in bytes; a larger one is not read.
 
-A pack holds a little, or one event with its content.
+A pack is small, or has a single event with its content.
 """
 MOST_LISTED = 1_000_000
-"""A remote has at most so many objects; a longer listing is refused."""
+"""How many objects a remote can have; a longer listing is refused."""
 
 _LONGEST = 512
 
@@ -40,10 +40,10 @@ class Object(NamedTuple):
 
 
 class Oddity(NamedTuple):
-    """A file in a remote that is no object, and what it seems to be.
+    """A file on a remote that is not an object, and what it seems to be.
 
-    `kind`: `copy` (with the same bytes as the object `of`), `differs` (with others), `stand-in`
-    (read in place of `of`, which is missing), `placeholder`, `partial`, `link`.
+    `kind`: `copy` (same bytes as the object `of`), `differs` (a copy with other bytes), `stand-in`
+    (a copy that is read because `of` is missing), `placeholder`, `partial`, `link`.
     """
 
     place: str
@@ -52,10 +52,10 @@ class Oddity(NamedTuple):
 
 
 class Probe(NamedTuple):
-    """What a remote proved able to do. Where it is less, every write is read back.
+    """What a test of a remote showed. If one of the two is False, every write is read back.
 
-    `conditional`: a write under a taken name is refused. `lists`: what was written is listed at
-    once. `why` says what was seen where one of them is False.
+    `conditional`: a write under an existing name is refused. `lists`: written objects appear in
+    listings at once. `why` is what was observed if one of them is False.
     """
 
     conditional: bool
@@ -64,19 +64,19 @@ class Probe(NamedTuple):
 
 
 class Remote:
-    """The port. Errors leave it only as `RemoteFailed`, without any credential in them.
+    """The interface of all remotes. They raise only `RemoteFailed`, without any credential in it.
 
-    Any number of threads may use one at the same time.
+    Any number of threads can use one remote at the same time.
     """
 
     address: str
-    """Where it is, without credentials."""
+    """The address of the remote, without credentials."""
 
     backend: str
     """`folder` or `s3`."""
 
     steps = 0
-    """A counter that rises during a long operation of many steps."""
+    """A counter that increases with each step of a long operation."""
 
     def list(self, prefix: str) -> Iterator[Object]:
         """Yield the objects whose names begin with the prefix, by name."""
@@ -103,15 +103,15 @@ class Remote:
         return ()
 
     def close(self) -> None:
-        """Release all resources. May be called twice."""
+        """Release all resources. Can be called twice."""
 
 
 def require_few(count: int, address: str) -> None:
-    """Refuse a listing that is too long."""
+    """Raise `RemoteFailed` if a listing is too long."""
     if count > MOST_LISTED:
         raise RemoteFailed(
             f"{address} lists more than {MOST_LISTED:,} objects",
-            why="someone fills it, or it is no place for Forestay alone",
+            why="someone uploads files to fill it, or other programs use it too",
             hint="use another bucket, prefix or folder: forestay remote add NAME ADDRESS",
         )
 
@@ -126,5 +126,6 @@ def check_name(name: str) -> str:
     if is_name(name):
         return name
     raise InvalidInput(
-        f"no name for an object: {name[:80]!r}", why="segments of a-z, 0-9, '.' and '-' are"
+        f"not a valid object name: {name[:80]!r}",
+        why="names have parts of a-z, 0-9, '.' and '-', joined by '/'",
     )

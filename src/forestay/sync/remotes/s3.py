@@ -2,8 +2,8 @@
 
 An address never contains a credential; plain HTTP is allowed to this machine only. A write has the
 condition "only if the name is free" and is never sent in parts, because a multipart write has no
-such condition. If a server answers "exists", the object is read to check it: some answer so when
-two writers met and neither won. A missing bucket is an error, never an empty remote.
+such condition. If a server answers "exists", the object is read to check it: some servers answer
+so when two writes collide and neither succeeds. A missing bucket is an error, not an empty remote.
 
 Errors of obstore contain addresses, headers and answers of the server; only the status and the
 code of the answer leave this module.
@@ -19,7 +19,7 @@ from urllib.parse import parse_qsl, quote, urlencode, urlsplit
 
 from forestay.base.clock import Clock
 from forestay.errors import InvalidInput, NotThere, RemoteFailed, Unreachable
-from forestay.sync.remotes.object_names import most
+from forestay.sync.remotes.object_names import size_limit
 from forestay.sync.remotes.port import Object, Probe, Remote, check_name, is_name, require_few
 
 TYPE_CHECKING = False
@@ -36,7 +36,7 @@ _PREFIX = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]*(?:/[A-Za-z0-9_-][A-Za-z0-9._
 _LOOPBACK = ("127.0.0.1", "::1", "localhost")
 _SMALL = 1 << 20
 _PATIENCE = 40
-"""How many times longer than a short request a large transfer may take, at most."""
+"""The time limit of the largest transfer, as a multiple of that of a short request."""
 _RETRIES, _FIRST_PAUSE, _LONGEST_PAUSE = 6, 0.1, 2.0
 _WRITERS = 4
 
@@ -54,10 +54,10 @@ _MEANING = {
     "AccessDenied": ("these credentials may not do that", "they must list, read, write, delete"),
     "QuotaExceeded": ("there is no room left", "free some space there, or raise the quota"),
     "XMinioStorageFull": ("there is no room left", "free some space there"),
-    "EntityTooLarge": ("objects that large are not taken there", ""),
+    "EntityTooLarge": ("the server does not accept objects of this size", ""),
     "RequestTimeTooSkewed": ("the clock of this machine is wrong", "set the clock"),
-    "AuthorizationHeaderMalformed": ("the region is another one", "add &region=REGION"),
-    "PermanentRedirect": ("the bucket is elsewhere", "check endpoint and region"),
+    "AuthorizationHeaderMalformed": ("the region is wrong", "add &region=REGION to the address"),
+    "PermanentRedirect": ("the bucket is on another endpoint", "check endpoint and region"),
 }
 _BY_STATUS = {
     401: ("the credentials are not accepted", "check AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY"),
@@ -82,25 +82,25 @@ class Place(NamedTuple):
 
 
 def parse(address: str) -> Place:
-    """Parse an address. A possible secret in it is refused, and not repeated."""
+    """Parse an address; refuse one that may contain a secret, without repeating it in the error."""
     try:
         parts = urlsplit(address)
         strict = bool(parts.query)
         query = dict(parse_qsl(parts.query, keep_blank_values=True, strict_parsing=strict))
     except ValueError:
-        raise _bad("it is not of the form of an address") from None
+        raise _bad("it is not a valid URL") from None
     if "@" in parts.netloc or "@" in query.get("endpoint", ""):
         raise _bad("credentials do not belong into an address", _by_environment())
     if query.keys() - {"endpoint", "region"} or parts.fragment:
-        raise _bad("it may have endpoint and region, nothing else", _by_environment())
+        raise _bad("it can have only the options endpoint and region", _by_environment())
     prefix = parts.path.strip("/")
     if parts.scheme != "s3" or not _BUCKET.fullmatch(parts.netloc):
-        raise _bad("the name of the bucket is not possible")
+        raise _bad("the name of the bucket is invalid")
     if prefix and not _PREFIX.fullmatch(prefix):
-        raise _bad("the prefix may have letters, digits, '.', '_', '-' and '/'")
+        raise _bad("the prefix can have only letters, digits, '.', '_', '-' and '/'")
     region = query.get("region", "")
     if region and not re.fullmatch(r"[A-Za-z0-9-]{1,40}", region):
-        raise _bad("the name of the region is not possible")
+        raise _bad("the name of the region is invalid")
     return Place(parts.netloc, prefix, _endpoint(query.get("endpoint", "")), region)
 
 
@@ -111,13 +111,13 @@ def _endpoint(text: str) -> str:
         parts = urlsplit(text)
         host, _ = parts.hostname, parts.port
     except ValueError:
-        raise _bad("the endpoint is no URL") from None
+        raise _bad("the endpoint is not a URL") from None
     if parts.scheme not in ("https", "http") or not host or parts.query or parts.fragment:
         raise _bad("the endpoint must be like https://HOST")
     if "@" in parts.netloc:
         raise _bad("credentials do not belong into an address", _by_environment())
     if parts.scheme == "http" and host not in _LOOPBACK:
-        raise _bad("plain http is for this machine only", "use https in endpoint=")
+        raise _bad("plain http is allowed for this machine only", "use https in endpoint=")
     return text.rstrip("/")
 
 
@@ -130,17 +130,19 @@ def _bad(why: str, hint: str = "") -> InvalidInput:
 
 
 def _longer(size: int) -> int:
-    """Return how many times longer than for a short request an upload may take.
+    """Return the time limit of an upload, as a multiple of that of a short request.
 
-    Only this limit detects a server that stops answering. Powers of two, because each value needs
-    its own client.
+    Only this limit detects a server that stops answering. It is a power of two, so that few
+    different clients are needed.
     """
     return 1 if size <= _SMALL else min(2 << (size // _SMALL).bit_length(), _PATIENCE)
 
 
 class S3Remote(Remote):
-    """Objects in a bucket, below a prefix. `access` has the credentials, and what the address
-    does not say of endpoint and region."""
+    """A remote that stores objects in a bucket, below a prefix.
+
+    `access` has the credentials, and endpoint and region if the address does not have them.
+    """
 
     backend = "s3"
 
@@ -195,8 +197,9 @@ class S3Remote(Remote):
 
         def ask() -> bytes:
             answer = obstore.get(self._store("down", _PATIENCE), name)
-            if answer.meta["size"] > most(name):
-                raise RemoteFailed(f"{name} at {self.address} is too large to be ours")
+            if answer.meta["size"] > size_limit(name):
+                what = f"{name} at {self.address} is too large for an object of Forestay"
+                raise RemoteFailed(what)
             return bytes(answer.bytes())
 
         return self._ask("read", name, ask)
@@ -206,12 +209,13 @@ class S3Remote(Remote):
         pause = _FIRST_PAUSE
         for _ in range(_RETRIES):
             done = self._ask("write", name, lambda: self._write(name, data))
-            # If the server answers "exists", the object must be there, or nothing was stored.
+            # If the server answers "exists", check it: if the object is missing, write it again.
             if done or self._is_there(name):
                 return done
             self._clock.sleep(pause)
             pause = min(pause * 2, _LONGEST_PAUSE)
-        raise Unreachable(f"cannot write {name} at {self.address}", why="others write it too")
+        why = "other devices write it at the same time"
+        raise Unreachable(f"cannot write {name} at {self.address}", why=why)
 
     def delete(self, name: str) -> None:
         import obstore
@@ -232,9 +236,9 @@ class S3Remote(Remote):
             if won != 1:
                 seen.append(f"{won} of {_WRITERS} writers got the answer that they were the first")
             if self.put(name, b"second") or self.get(name) != first:
-                seen.append("it overwrites a name that is taken")
+                seen.append("it overwrites existing objects")
             if self._plain:
-                seen.append("it takes no conditions")
+                seen.append("it does not support conditional writes")
             conditional = not seen
             lists = [each.name for each in self.list(name)] == [name]
             if not lists:
@@ -265,7 +269,7 @@ class S3Remote(Remote):
         except Exception as error:
             if _status(error) != 501:
                 raise
-            self._plain = True  # the server rejects conditions: write without
+            self._plain = True  # the server rejects conditional writes
             return self._write(name, data)
         return True
 
@@ -286,9 +290,9 @@ class S3Remote(Remote):
             names = ("access_key_id", "secret_access_key", "session_token")
             config: dict[str, object] = {n: self._access[n] for n in names if self._access.get(n)}
             config["region"] = self.place.region or self._access.get("region") or "us-east-1"
-            config["disable_bulk_delete"] = True  # not every server has it
+            config["disable_bulk_delete"] = True  # not every server supports it
             if self.place.endpoint:
-                # By both names, or an environment variable would override the address.
+                # Under both names, or an environment variable would override the address.
                 config["endpoint"] = config["aws_endpoint_url_s3"] = self.place.endpoint
             client: dict[str, object] = {
                 "allow_http": self.place.endpoint.startswith("http:"),
@@ -296,7 +300,7 @@ class S3Remote(Remote):
                 "timeout": timedelta(seconds=self._timeout * longer),
             }
             if way == "down":
-                # An upload reports no progress, so it gets one limit for the whole.
+                # An upload reports no progress, so the limit is for the whole upload.
                 client["read_timeout"] = timedelta(seconds=self._timeout)
             self._stores[way, longer] = S3Store(
                 self.place.bucket,
@@ -323,7 +327,7 @@ class S3Remote(Remote):
         try:
             return question()
         except (BaseError, OSError, NotImplementedError) as error:
-            # Not "from error": its text holds headers and answers.
+            # Not "from error": its text contains headers and answers.
             raise self._failure(error, doing, name) from None
 
     def _failure(self, error: Exception, doing: str, name: str) -> RemoteFailed:
@@ -338,7 +342,7 @@ class S3Remote(Remote):
             why = _silence(error, status)
             return Unreachable(what, why=why, hint="try again later", file=name)
         if type(error).__name__ == "InvalidPathError":
-            why, hint = "something there has an invalid name", "use a prefix for Forestay alone"
+            why, hint = "an object there has an invalid name", "use a prefix for Forestay alone"
             return RemoteFailed(what, why=why, hint=hint)
         why = f"the server answered {status} {code}".rstrip() if status else type(error).__name__
         return RemoteFailed(what, why=why, file=name)
@@ -351,9 +355,9 @@ def _status(error: Exception) -> int:
 
 def _silence(error: Exception, status: int) -> str:
     if status in (429, 503):
-        return "the server asks for fewer requests"
+        return "the server limits the rate of requests"
     if status:
-        return f"the server fails with {status}"
+        return f"the server answered with error {status}"
     kind = _KIND.search(str(error))
     return {
         "Connect": "no server answers there",

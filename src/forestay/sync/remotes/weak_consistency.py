@@ -1,8 +1,8 @@
 """A wrapper for remotes that ignore conditional writes or list late.
 
 Before a write it checks whether the name exists; after it, the object is read back and compared. If
-listings are late, written objects are added to them until they appear. Two writers of different
-bytes under one name in the same moment are not separated this way: one of them gets an error.
+listings are late, written objects are added to them until they appear. If two devices write
+different bytes under one name in the same moment, one of them gets an error.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _PAUSES = (0.02, 0.1, 0.5, 0.0)
 
 
 class ReadBackRemote(Remote):
-    """Reads back what it writes; `late` if written objects are not listed at once."""
+    """Read back each written object; `late`: written objects do not appear in listings at once."""
 
     def __init__(self, inner: Remote, *, late: bool = False, clock: Clock | None = None) -> None:
         self.inner, self.late, self._clock = inner, late, clock or Clock()
@@ -38,14 +38,14 @@ class ReadBackRemote(Remote):
         return self.inner.get(name)
 
     def put(self, name: str, data: bytes) -> bool:
-        try:  # by reading: a storage that lists late may have it
+        try:  # read it: a storage with late listings may have it already
             self.inner.get(check_name(name))
             return False
         except NotThere:
             self.inner.put(name, data)
         if not self._is_kept(name, data):
             raise RemoteFailed(
-                f"{name} at {self.address} is not what was written there",
+                f"{name} at {self.address} has other bytes than were written",
                 why="another device wrote it in the same moment, or the storage changes objects",
                 hint="try again; if this persists, use another storage",
             )
@@ -67,7 +67,7 @@ class ReadBackRemote(Remote):
         self.inner.close()
 
     def _is_kept(self, name: str, data: bytes) -> bool:
-        # More than once: if a second writer overwrites it, it is complete again in a moment.
+        # Read several times: while another device overwrites the object, it may be incomplete.
         for pause in _PAUSES:
             try:
                 if self.inner.get(name) == data:

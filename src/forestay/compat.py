@@ -5,7 +5,7 @@
 
 The first kind works on files as S4 describes, and adds what S4 omits: writes are durable,
 a file that cannot be read or belongs to another session is never overwritten, and where the file
-belongs to a recorded session, what is saved is absorbed into its journal. They work on the current
+belongs to a recorded session, the state is absorbed into its journal. They work on the current
 folder, or on `root`; an open `Forestay` can be passed as `home`.
 """
 
@@ -290,7 +290,7 @@ def _make_room(stay: Forestay, root: Root, state: State) -> Binding | None:
     named, own = (found.state or {}).get("session_id"), state.get("session_id")
     if found.kind == "incompatible":
         raise Refused(f"{found.path} is not overwritten", why=found.why, hint="move it away first")
-    # A file without an id is an edit of the recorded session; without one, it is another session.
+    # A file without an id is an edit of the recorded session or, if none, another session.
     known = (own,) if owner is None else (own, owner.native, None, "")
     if found.kind == "ok" and named not in known:
         orchestrator_session.archive_file(found.path, named)

@@ -343,7 +343,7 @@ class RunRecorder:
         return session if session and is_open(self._status_and_goal(session)[0]) else ""
 
     def _known_folder(self) -> tuple[str, int, str, str]:
-        """Return what is remembered of a deleted folder, or of the nearest folder above it."""
+        """Return the recorded project of a deleted folder, or of the nearest folder above it."""
         folder = os.path.normpath(self.run.folder or os.sep)
         while folder != os.sep and folder:
             known = self._context.store.machine.projects.tree(folder)

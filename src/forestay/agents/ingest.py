@@ -298,7 +298,7 @@ def _decode_leniently(text: str) -> object:
     try:
         return msgspec.json.decode(text)
     except msgspec.ValidationError:
-        pass  # it is JSON
+        pass  # the text is JSON; only a number is too large
     import json  # start-up
 
     try:

@@ -292,7 +292,7 @@ def installed(places: Places, scopes: Sequence[str] = (USER, PROJECT)) -> list[P
                 plan = plan_uninstall(name, scope, places)
             except ForestayError:
                 continue
-            # Many agents read AGENTS.md: it does not show that we are installed in this one.
+            # Many agents read AGENTS.md, so an entry in it does not belong to one of them.
             paths = [change.path for change in plan.changes]
             own = [path for path in paths if os.path.basename(path) != "AGENTS.md"]
             if plan.runs or (paths if name == "agents-md" else own):

@@ -146,7 +146,7 @@ def _after(agent: str, values: dict[str, Any]) -> HookEvent:
     effects = parse_call(call)
     more: dict[str, Any] = {"shell": effects.shell, "todo": effects.todo, "bodies": effects.bodies}
     if tool in SENDS:
-        # The session of the sub-agent that ended is a child of this one.
+        # A sub-agent is a child session; this answer reports that it ended.
         child = name_in(object_in(object_in(values, "o"), "metadata"), "sessionId")
         result = _TAGS.sub("", text_in(object_in(values, "o"), "output")).strip()
         more["bodies"] = (ev.AgentFinished(agent=child, result=result),) if child else ()

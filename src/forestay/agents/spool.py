@@ -204,7 +204,7 @@ class Spool:
             try:
                 _erase(self.path(BAD, one.name))
             except (OSError, ForestayError):
-                continue  # it remains, and is counted
+                continue  # the file remains, and later calls count it
         left, rest = self.set_aside_size()
         return Discarded(count - left, size - rest)
 
@@ -233,13 +233,13 @@ class Spool:
                 files.make_private_dir(self.path(BAD))
             self._move(NEW, BAD, name)
         except (OSError, ForestayError):
-            pass  # it stays in the queue, and is read again next time
+            pass  # the payload stays in the queue, and is read again next time
 
     def _move(self, source: str, target: str, name: str) -> None:
         try:
             os.rename(self.path(source, name), self.path(target, name))
         except OSError:
-            pass  # another process was faster, or it stays where it is until it can be moved
+            pass  # another process moved the file, or it stays in its folder until it can be moved
 
     def drop(self, name: str) -> bool:
         """Delete a recorded payload; return False if it is still there."""
@@ -303,7 +303,7 @@ class Spool:
                 file.truncate()
                 file.write(f"{mark} {now}")
         except (OSError, ValueError):
-            pass  # printing it twice is better than not at all
+            pass  # printing the briefing twice is better than not at all
         return True
 
     def unlock(self, fd: int) -> None:

@@ -109,7 +109,7 @@ class Forestay:
     def seen_from(self, folder: str, actor: str) -> Forestay:
         """Return a `Forestay` for the same home, another folder and another actor.
 
-        It shares the store, which is closed with this one.
+        Both share one store, which is closed when this object is closed.
         """
         other = Forestay(self.context.settings)
         other.context = self.context.seen_from(folder, actor)

@@ -160,7 +160,7 @@ def listing(row: dict[str, object], held: Sequence[tuple[Holder, str]] = ()) -> 
     if not all(holder.is_idle for holder in dead):
         shown["attention"].insert(0, "interrupted")
     elif shown["status"] == "active":
-        shown["status"] = "paused"  # its process ended between two turns, without recording it
+        shown["status"] = "paused"  # its process ended between two turns without recording the end
     return shown
 
 

@@ -317,7 +317,7 @@ class SessionState(Value):
 
 
 class RemoteInfo(Value):
-    """A remote, with the result of the last attempt to sync; `care` is what it cannot do."""
+    """A remote, with the result of the last attempt to sync; `care` names features it lacks."""
 
     name: str
     address: str

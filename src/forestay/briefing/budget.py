@@ -74,7 +74,7 @@ def _fill(
 
 
 class BudgetFiller:
-    """What is left of a budget, and what was bought with the rest."""
+    """The remaining tokens of a budget, and the entries that the spent tokens paid for."""
 
     def __init__(self, form: TextRenderer, budget: int) -> None:
         self.form = form
@@ -189,7 +189,7 @@ class BudgetFiller:
         return [topic for topic in remaining if topic.entries]
 
     def sections(self, found: Sequence[Section]) -> list[tuple[Section, list[FittedEntry]]]:
-        """Return what was bought for each section that is to be written."""
+        """Return the sections to write, each with the entries that fit."""
         sections = []
         for topic in found:
             names = {one_line(entry.id) for entry in topic.entries}

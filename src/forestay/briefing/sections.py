@@ -189,7 +189,7 @@ class BriefingInput(Struct):
         return person_title(self.around.persons.get(chain, ""), named)
 
     def device_suffix(self, device: str) -> str:
-        """Return which device it was, if several took part and it is not this one."""
+        """Return " (on DEVICE)" for a row of another device; "" if only one device took part."""
         chain = self.writer(device)
         if len(self.core.chains) < 2 or chain == self.around.device or self.budget < ROOMY:
             return ""

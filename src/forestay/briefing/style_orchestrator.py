@@ -1,7 +1,7 @@
 """The resume display of the orchestrator's session document, line for line (S4-58 to S4-64).
 
 It is markdown with times relative to now. Lists end with "… and N more" if the budget does not
-allow more. Urgent facts that the document does not provide for, such as an unknown outcome or a
+allow more. Urgent facts that S4 does not provide for, such as an unknown outcome or a
 dispute, come before the closing line.
 """
 

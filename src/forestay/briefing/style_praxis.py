@@ -1,7 +1,7 @@
 """The resume display of the phased-workflow document, line for line (S1-99 to S1-116).
 
 Indents are 3 and 6 spaces, and no line ends in blanks. A failed phase is not among the completed
-ones: it is under the status, before the next step, together with urgent facts that the document
+ones: it is under the status, before the next step, together with urgent facts that S1
 does not provide for. If the budget is too small, lines are dropped by their value; of the completed
 phases the oldest are dropped first, and counted.
 """

@@ -168,7 +168,7 @@ def _words(kind: str) -> tuple[object, ...]:
 def current_session(stay: Forestay, *, finished: bool = False) -> Session:
     """Return the session a recording command applies to; a finished one only if `finished`.
 
-    Waiting events of hooks are recorded first, as far as that is quick.
+    Waiting hook events are recorded first, for at most a fraction of a second.
     """
     if count_waiting(stay.context):
         stay.agents.catch_up()
@@ -208,7 +208,7 @@ def confirm(
 
 
 def removed_secrets(event: Event) -> list[Part]:
-    """Return a remark naming what was removed before the event was stored, or nothing."""
+    """Return a remark that names the secrets removed from the event; [] if there were none."""
     names = ", ".join(event.body.redacted)
     return [(f" – removed, it looked secret: {names}", "yellow")] if names else []
 

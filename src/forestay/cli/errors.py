@@ -28,7 +28,7 @@ def report_error(error: ForestayError, screen: Screen) -> int:
     apply_settings(screen)
     error_values.redact_error(error, screen.patterns)
     if screen.chosen and isinstance(error, Refused):
-        # The refused session did not become the current one, so suggestions must name it.
+        # The command failed, so its session is not current: suggested commands must name it.
         screen.given.setdefault("--session", screen.chosen)
     if screen.json:
         values = as_values(error, screen.command)

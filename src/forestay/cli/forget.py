@@ -72,7 +72,7 @@ class _Remotes:
     """The remotes where the next sync erases a session, or some of its `events`.
 
     `not_yet` are those where it is not erased yet. `has_foreign` is True if something belongs
-    to others, so that this user cannot have it erased elsewhere.
+    to other people, so that this user cannot erase it on remotes.
     """
 
     def __init__(self, session: Session, events: Sequence[Event] = ()) -> None:

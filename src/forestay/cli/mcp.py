@@ -72,7 +72,7 @@ def _runner(options: Namespace, stay: Forestay) -> ToolRunner:
         cwd=os.path.abspath(folder) if folder and os.path.isdir(folder) else None,
         actor="mcp",
         on_notice=notices.append,
-        # Over standard streams it works for the agent that started it; over HTTP for no agent.
+        # Over standard streams it works for the agent that started it; over HTTP for none.
         is_helper=not options.http,
     )
     left_out = ("prove",) if options.no_prove else ()

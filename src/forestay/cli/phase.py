@@ -109,7 +109,7 @@ def run_gate(options: Namespace, stay: Forestay, screen: Screen) -> None:
     gate, judgment = asked.gate, asked.judgment
     past = " (passed)" if asked.done else ""
     screen.line((f"{phase['unit'].capitalize()} {asked.phase}: {asked.name}", "bold"), past)
-    # What to type: first for what is missing, then to submit the phase.
+    # Suggest the commands for missing evidence first, then the one that submits the phase.
     steps = judgment.next_steps
     if asked.handed_in and judgment.checkpoint_passed:
         steps = [submit_command(gate, asked.evidence, asked.phase, asked.observed)]

@@ -144,7 +144,7 @@ def _with_paths(parser: Any) -> ArgumentParser:
     for action in parser._actions:
         if action.metavar in kinds:
             action.complete = kinds[action.metavar]
-        if action.nargs == "A...":  # the actions below it
+        if action.nargs == "A...":  # the parsers of the family's actions
             for below in action.choices.values():
                 _with_paths(below)
     made: ArgumentParser = parser

@@ -246,7 +246,7 @@ def inside(context: Context, folder: str, name: str) -> str:
 
 
 def document(context: Context, session: str) -> dict[str, Any] | None:
-    """Return an essay's session file, or what it would be; None for any other session."""
+    """Return the content of an essay's session file, even if not written; None if no essay."""
     binding = binding_of(context, session)
     if binding is not None:
         return _state(binding.place)

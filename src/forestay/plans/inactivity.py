@@ -49,7 +49,7 @@ def look(session: Recorder) -> Idle:
         state = context.journal.state(view)
         limits = _limits(session, state)
     idle = max(0, context.clock.now() - state.core.updated_at)
-    # While a live process works on it, it is not inactive.
+    # A session on which a live process works is not inactive.
     mine = Presence.of(context).own_processes()
     is_held = any(
         word == "alive" and holder.process not in mine

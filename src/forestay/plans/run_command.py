@@ -222,7 +222,7 @@ class _Watch:
             self._kill_the_rest()
 
     def _kill_the_rest(self) -> None:
-        """Kill what is left of a group that had to end."""
+        """Kill the remaining processes of a group that was asked to end."""
         ends = self._clock.monotonic() + self._grace
         while self._signal(0) and self._clock.monotonic() < ends:
             self._clock.sleep(_GLANCE)

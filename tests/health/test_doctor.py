@@ -197,7 +197,7 @@ def test_a_database_is_rebuilt_from_backups(home: Home, name: str) -> None:
     assert everything(home) == whole
     assert all(home.is_sound(session) for session in whole)
     assert problems(result.left) == []
-    assert [line for line in result.lost if "which folder" not in line] == []
+    assert [line for line in result.lost if "current session of each folder" not in line] == []
     assert home.store.blob(home.save_artifact(b"works again")) == b"works again"
     assert quarantined_copies(home, "forestay.db") == ([] if bytes_then is None else [bytes_then])
 

@@ -1,22 +1,23 @@
-"""The port of the file formats: each translates between the files of a session and `Facts`.
+"""The interface of a file format, which translates between a session's files and `Facts`.
 
-A *bundle* is the bytes of the files that one session has in a format, by their names relative to
-the session's root. A *tree* is a bundle parsed: plain values by file name (a JSON Lines file is a
-list). A format never sees bytes, spelling or comments: `text.document` parses and rewrites text so
-that only what changed changes. Nor does it see the journal: it only reads and writes facts.
+A *bundle* has the bytes of one session's files in a format, by their names relative to the format's
+root folder. A *tree* is a parsed bundle: plain values by file name (a JSON Lines file is a list). A
+format never sees bytes, spelling or comments: `text.document` parses text and rewrites only changed
+values. Nor does it see the journal: it only reads and writes facts.
 
     parse      bytes → tree                           (text.document, text.safe_parse)
     get        tree → facts                           total: it never raises on a tree
     put        old tree or None, facts → new tree     changes only what the facts changed
-    restore_required  tree, tree before → tree        restores what no program may remove
+    restore_required  tree, tree before → tree        restores keys that no program may remove
     check      tree → findings
     salvage    bundle that cannot be parsed → facts, and what was inferred and lost
 
 Laws, tested for all: `put(t, get(t)) == t`; `get(put(t, f))` equals `f` as far as the format has
-fields; unknown keys survive; `put` changes no value that it was given and shares those that stay.
-What a format has no field for travels as values under the one key `forestay` (`carry_over`).
+fields; unknown keys survive; `put` does not modify its arguments, and its result shares unchanged
+parts with them. Facts without a field in the format are stored under the key `forestay`
+(`carry_over`).
 
-A sixth format is one folder with a `format` module, and a line in `registry`.
+To add a format, add one folder with a `format` module, and a line in `registry`.
 """
 
 from __future__ import annotations
@@ -57,16 +58,16 @@ class Travel(Struct, frozen=True):
 
 
 class Where(Struct, frozen=True):
-    """The surroundings that a format may use when it reads, writes or checks files.
+    """What a format can know about the surroundings when it reads, writes or checks files.
 
-    `root` is the session's folder, `names` the files in it (relative, with /), both empty when
+    `root` is the session's folder, `names` the files in it (relative, with /), both empty if
     unknown. `total` is the number of phases in the workflow definition. `naive` is how times
-    without a zone are read ("local" or "utc"). `generation` is the form of a new file where a
-    format has several; empty for the current one. `travel` is how the session is synced, if this
-    machine knows that: then we write what a file states about it and never read it. With `brief`,
+    without a zone are read ("local" or "utc"). `generation` is the form of a new file if a format
+    has several; empty for the current one. `travel` is how the session is synced, None if this
+    machine does not know; if it does, that part of a file is written and never read. With `brief`,
     logs are passed in empty and the facts have only new entries for them. `moved` means that the
-    folder named in the files is not `root`. Facts that were `withdrawn` are removed even from
-    lists that only grow. `window` is the number of tokens that the context of an agent holds.
+    folder named in the files is not `root`. Facts in `withdrawn` are removed even from lists that
+    only grow. `window` is the number of tokens in an agent's context.
     """
 
     now: int = 0
@@ -97,11 +98,11 @@ class Reading(Struct, frozen=True):
     writable: bool = True
     """False for unknown versions, which are shown but never written."""
     warning: str = ""
-    """What a user who continues with such files has to know about their form."""
+    """A warning for users who continue with files of this form; empty if there is none."""
 
     @property
     def read_only_reason(self) -> str:
-        """Return why files that are not writable are left unchanged."""
+        """Return the reason why files with `writable` false are not changed."""
         form = "a file without its" if self.generation == "document" else f"the {self.generation}"
         known = f"version {self.version}" if self.version else ""
         return f"{known or f'{form} version'} is not supported for writing"
@@ -116,7 +117,7 @@ class Salvaged(Struct):
     inferred: list[str] = []
     lost: list[str] = []
     tree: Tree = {}
-    """The files to write where facts do not state all of them; bytes are written unchanged."""
+    """Files to write that cannot be made from the facts; bytes are written unchanged."""
 
 
 class Listed(NamedTuple):
@@ -131,7 +132,7 @@ class Signs(Struct, frozen=True):
     """What identifies the files of a format before, or without, parsing them."""
 
     words: bytes = b""
-    """A pattern for bytes that each of its files has: a file without them need not be parsed."""
+    """A pattern that matches bytes in each of its files: other files need not be parsed."""
     damaged: bytes = rb"(?!)"
     """A pattern for the start of a file that cannot be parsed."""
     names: str = r"(?!)"
@@ -157,7 +158,7 @@ class Conventions(Struct, frozen=True):
     archive: str = ""
     """Where the main file goes when the session has ended."""
     put_away: str = ""
-    """Where programs of this format move the folder of a session that is over."""
+    """Where programs of this format move the folder of an ended session."""
     folders: tuple[str, ...] = ()
     """Folders that a new session has from the start."""
     logs: tuple[str, ...] = ()
@@ -169,11 +170,11 @@ class Conventions(Struct, frozen=True):
     own_folder: str = ""
     """The key of the main file that names the root folder."""
     sees_names: bool = False
-    """Whether writing depends on which files lie in the folder."""
+    """Whether the content to write depends on which files are in the folder."""
     travels: bool = False
     """Whether its files state how the session is synced with other devices."""
     unshared: tuple[str, ...] = ("",)
-    """What of a new root folder git ignores: all of it, unless other programs use it too."""
+    """What git ignores in a new root folder: everything, unless other programs use it, too."""
     named_after: tuple[str, str] = ("", "")
     """A folder whose files are named after their sessions, and the requirement for that."""
     artifacts: str = ""
@@ -201,9 +202,9 @@ class Format(Protocol):
     document: str
     """The number of the document that describes it, such as `S0`."""
     latest: frozenset[str] = frozenset()
-    """Lists of facts of which its files can hold the last element only."""
+    """Lists of facts of which its files have room for the last element only."""
     has_goal: bool = True
-    """Whether its files have a field for the goal; else it is made of other fields."""
+    """Whether its files have a field for the goal; if not, it is derived from other fields."""
 
     conventions: Conventions = Conventions()
     signs: Signs = Signs()
@@ -217,7 +218,7 @@ class Format(Protocol):
     def files(self, native_id: str) -> list[str]:
         """Return the files of a session, relative to the format's root folder, main file first.
 
-        Its own files are in a folder named after it, or it has one file.
+        A session has either several files in a folder named after it, or a single file.
         """
         ...
 
@@ -226,13 +227,13 @@ class Format(Protocol):
         return self.files("{id}")[0], self.get({name: value}, Where()).native_id
 
     def damaged_file_of(self, name: str, data: bytes) -> str:
-        """Return which one of `files("{id}")` a file is that cannot be parsed; empty: its name."""
+        """Return which one of `files("{id}")` an unparsable file is; "" if its name decides."""
         return ""
 
     def is_folder_of_session(self, name: str, names: Set[str], *, chosen: bool = False) -> bool:
         """Return whether a folder has files of a session whose main file is missing.
 
-        A folder that the user has `chosen` needs less to show it.
+        If the user named the folder (`chosen`), fewer signs are enough.
         """
         return False
 
@@ -245,7 +246,7 @@ class Format(Protocol):
         ...
 
     def why_unusable_id(self, native_id: str) -> str:
-        """Return why files to which another program gave this id cannot be used, or nothing."""
+        """Return why files with this id from another program cannot be used, or ""."""
         return unsafe_id(native_id)
 
     def get(self, tree: Tree, where: Where) -> Facts: ...
@@ -255,7 +256,7 @@ class Format(Protocol):
         ...
 
     def assigned_step_ids(self, facts: Facts) -> dict[int, str]:
-        """Return the id that new files give to each step by place, if the format has its own."""
+        """Return step index → id that the format gives the step in new files, if it makes ids."""
         return {}
 
     def in_current_form(self, tree: Tree, where: Where) -> Tree:
@@ -263,8 +264,10 @@ class Format(Protocol):
         return tree
 
     def restore_required(self, tree: Tree, before: Tree, where: Where) -> tuple[Tree, list[str]]:
-        """Return the files with the values of `before` that no program may remove or change, and a
-        sentence for each that was restored."""
+        """Return the files with those values of `before` that no program may remove or change.
+
+        Return also a sentence for each value that was restored.
+        """
         return tree, []
 
     def why_incomplete(self, data: bytes, value: Any) -> str:
@@ -272,7 +275,7 @@ class Format(Protocol):
         return ""
 
     def lines_before(self, lines: list[Any], known: int, now: Facts, where: Where) -> list[Any]:
-        """Return an edited log without the lines after the first `known` that are new."""
+        """Return an edited log without its new lines; the first `known` lines are not new."""
         return lines[:known]
 
     def first_steps(self) -> list[StepFact]:
@@ -288,7 +291,7 @@ class Format(Protocol):
         return ""
 
     def goal_in(self, bundle: Bundle) -> str:
-        """Return the goal that files around a session state, if its own files have none."""
+        """Return the goal from files around a session, for formats whose own files have none."""
         return ""
 
     def reading(self, tree: Tree, where: Where) -> Reading: ...
@@ -296,11 +299,11 @@ class Format(Protocol):
     def check(self, tree: Tree, where: Where, *, strict: bool = False) -> list[Finding]: ...
 
     def salvage(self, bundle: Bundle, where: Where) -> Salvaged | None:
-        """Return what can still be read when the main file cannot be parsed; None if nothing."""
+        """Return what can be recovered if the main file cannot be parsed; None if nothing can."""
         ...
 
     def recreate(self, tree: Tree, where: Where) -> tuple[Tree, list[str]]:
-        """Return a salvaged session with its missing files, and what they were made from."""
+        """Return a salvaged session with missing files added, and what each was made from."""
         return tree, []
 
     def ask(
@@ -308,14 +311,14 @@ class Format(Protocol):
     ) -> tuple[str, Question] | None:
         """Return a message and a question if only the user can decide about damaged files.
 
-        `level` is that of what was salvaged, empty if nothing was. The damaged files would be
-        stored under the name `kept_as`. The choice `fresh` leaves the place free, `manual` writes
-        what was salvaged; any other choice is given to `answer`.
+        `level` is the damage level of what was salvaged, empty if nothing was. The damaged files
+        would be renamed to `kept_as`. The choice `fresh` makes the place free, `manual` writes what
+        was salvaged; any other choice is passed to `answer`.
         """
         return None
 
     def answer(self, choice: str, bundle: Bundle, where: Where) -> tuple[str, Tree] | None:
-        """Return a message and the files that the user chose; None if no choice makes files."""
+        """Return a message and the files for the user's choice; None if it gives no files."""
         return None
 
     # -- files that all sessions of a folder share ---------------------------------------------
@@ -325,7 +328,7 @@ class Format(Protocol):
         return []
 
     def with_entries(self, value: Any, other: Any, ids: Set[str]) -> Any:
-        """Return a shared file in which some sessions are listed as in another one, or not."""
+        """Return a shared file in which the entries of the sessions `ids` are those of `other`."""
         return value
 
     def salvage_shared(self, data: bytes) -> Any:
@@ -333,7 +336,7 @@ class Format(Protocol):
         return None
 
     def add_entry(self, value: Any, facts: Facts, where: Where, *, is_current: bool) -> Any:
-        """Return a shared file that lists a session; the status only if it `is_current`."""
+        """Return a shared file with an entry for a session; its status only if `is_current`."""
         return value
 
 
@@ -352,7 +355,7 @@ def conventions_of(id: str) -> Conventions:
 
 
 def canonical_name(chosen: str) -> str:
-    """Return a format named by the user, perhaps with an id, in our spelling (`ai-session:ID`)."""
+    """Return a format name that the user typed in our spelling; it can have an id (`craft:ID`)."""
     kind, *native = chosen.split(":", 1)
     known = kind.replace("_", "-")
     require_known(known if known in REGISTRY else kind)
@@ -372,7 +375,7 @@ def require_known(id: str) -> None:
 
 
 def unsafe_id(native_id: str) -> str:
-    """Return why an id may not be part of a path, or an empty string."""
+    """Return why an id must not be part of a path, or an empty string."""
     if not native_id.strip() or native_id.startswith((".", "-")) or native_id.endswith((".", " ")):
         return "the id is empty, or begins or ends with a character unsafe in file names"
     if not native_id.isprintable() or not set(native_id).isdisjoint("/\\:"):
@@ -382,7 +385,7 @@ def unsafe_id(native_id: str) -> str:
 
 
 def require_id(format: Format, native_id: str) -> None:
-    """Refuse an id for new files that is not allowed in their format."""
+    """Refuse an id for new files that their format does not allow."""
     if problem := format.why_invalid_id(native_id):
         word = format.id_error or f"Invalid {format.id} session ID"
         raise InvalidInput(f"{word} {native_id!r}", why=problem, session=native_id)

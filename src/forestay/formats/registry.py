@@ -26,4 +26,4 @@ SESSION_FILES: dict[str, tuple[str, ...]] = {
     "craft": (".craft/cache/orchestration-sessions/*.json",),
     "orchestrator": (".claude/orchestrator-session.json",),
 }
-"""Where sessions in a project have files, if not every file in the root folder is one."""
+"""Id → pattern of session files in a project, if the root folder has other files, too."""

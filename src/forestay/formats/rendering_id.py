@@ -1,7 +1,7 @@
 """The random id that a file carries, which identifies the rendering that an edit was made from.
 
-In JSON it is `forestay.id`, the key of our own; in YAML it is a comment line, so that no program
-meets a key it does not know. A rendering gets another id whenever anything else in it changes.
+In JSON it is `id` under our key `forestay`; in YAML it is a comment line, so that no program finds
+an unknown key. A rendering gets a new id whenever anything else in it changes.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def _extra(value: Any) -> dict[str, Any]:
 
 
 def without_id(value: Any) -> Any:
-    """Return what a document states apart from its id."""
+    """Return the value of a document without the rendering id."""
     extra = _extra(value)
     if "id" not in extra:
         return value
@@ -48,7 +48,7 @@ def without_id(value: Any) -> Any:
 
 
 def with_id(value: Any, id: str) -> Any:
-    """Return the value of a JSON document that carries an id, unless our key is another's."""
+    """Return the value of a JSON document with the id; unchanged if our key has another use."""
     extra = _extra({EXTRA: _VERSION, **value})
     return {**value, EXTRA: {**extra, "id": id}} if extra else value
 
@@ -66,5 +66,5 @@ def with_id_line(document: Document, id: str) -> Document:
         new = line + data
     made = Document(document.kind, new, document.parsed)
     if len(new) == len(data) and "root" in vars(document):
-        made.root = document.root  # all spans are where they were: no need to parse again
+        made.root = document.root  # no span has moved, so the text need not be parsed again
     return made

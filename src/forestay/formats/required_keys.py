@@ -1,8 +1,8 @@
 """Restore keys that a document requires and an edit removed.
 
-An edit without such a key, or with a null that is not allowed, is read as if it still had the
-earlier value, and the next rendering has the key again at its earlier place. Other keys that an
-edit removes stay removed. New elements of lists get nothing.
+An edit without a required key, or with a null that is not allowed, is read as if it still had the
+earlier value, and the next rendering has the key again at its earlier position. Other keys that an
+edit removes stay removed. Nothing is added to new elements of lists.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ def restore_required(
 ) -> tuple[Tree, list[str]]:
     """Return files with the required keys that they had `before`, and a sentence for each restored.
 
-    Only findings that `concerns` accepts count. Values with findings that are `wrong` are replaced
-    by the earlier ones too.
+    Only findings that `concerns` accepts count. Values with a finding that `wrong` accepts are
+    replaced by the earlier ones, too.
     """
 
     def find(file: str, value: Any) -> list[Finding]:
@@ -44,7 +44,7 @@ def restore_required(
             continue  # a new or unchanged file
         if missing := find(file, value):
             bad = [finding for finding in missing if wrong(finding)]
-            # An optional key may have a wrong null too: without it, nothing is missing.
+            # Ignore a wrong null of an optional key: if it is removed, no key is missing.
             places = _places([*find(file, _without_nulls(value, _places(missing))), *bad])
             made[file] = _restore(value, before[file], places, "", restored, {f.where for f in bad})
     return (made, restored) if restored else (tree, [])

@@ -15,12 +15,12 @@ A format with one JSON file needs one call, which turns the remains into `Salvag
         return salvage_json(data, read, is_session=..., wanted=..., single=...)
 
 A YAML format calls `read_damaged(data, "yaml", is_session, is_torn=...)`, where `is_torn(data,
-value)` returns why a text that can be parsed is only the beginning of one. `Remains.text` is the
-repaired text, `remarks` is empty if nothing was wrong with the bytes. Other helpers, for files that
-need more: `decode_damaged`, `sides` of a conflict, `pick_fields` of a record.
+value)` returns why a text that can be parsed is only the beginning of a file. `Remains.text` is the
+repaired text; `remarks` is empty if nothing was wrong with the bytes. Other helpers, for formats
+that need more: `decode_damaged`, `sides` of a conflict, `pick_fields` of a record.
 
-The time is proportional to the size, of which only the first megabytes are read. Nothing here
-writes, asks or discards bytes.
+The time is proportional to the file size, and only the first megabytes are read. This module
+neither writes files nor asks the user.
 """
 
 from __future__ import annotations
@@ -65,8 +65,8 @@ def read_damaged(
 ) -> Remains | None:
     """Return what is left of a file that holds one object of JSON or YAML, or None.
 
-    `is_session` recognises a session by its keys, `is_torn` a YAML text that breaks off, `single`
-    are the keys whose values may be searched for one by one.
+    `is_session` recognises a session by its keys, `is_torn` a YAML text that breaks off; `single`
+    has the keys whose values can be searched for one by one.
     """
     text, remarks = decode_damaged(data)
     text, *other = sides(text)
@@ -89,8 +89,8 @@ def salvage_json(
 ) -> Salvaged | None:
     """Return what a damaged JSON file of a session still contains, or None.
 
-    `read` turns its value into facts; `wanted` are the keys that are reported as lost when they
-    are missing; for the others see `read_damaged`.
+    `read` turns its value into facts; keys in `wanted` are reported as lost if they are missing;
+    for the other parameters see `read_damaged`.
     """
     found = read_damaged(data or b"", "json", is_session, single=single)
     if found is None:
@@ -129,7 +129,7 @@ _MARKS: dict[str, tuple[int, ...]] = {
     "=======": (1,),
     ">>>>>>>": (0, 1),
 }
-"""Conflict marker → the sides that get the lines after it; the common ancestor has none."""
+"""Conflict marker → the sides to which the lines after it belong (none: the common ancestor)."""
 _LINE = re.compile(r"[^\n]*\n|[^\n]+")
 
 
@@ -157,7 +157,7 @@ def sides(text: str) -> list[str]:
 
 
 def differences(data: bytes) -> tuple[str, str]:
-    """Return what only one side of a merge conflict has, for both sides."""
+    """Return the lines that only the first side of a merge conflict has, and only the second."""
     both = [side.split("\n") for side in sides(decode_damaged(data)[0])]
     return _only_in(both[0], both[-1]), _only_in(both[-1], both[0])
 
@@ -175,7 +175,7 @@ _TOP_KEY = re.compile(r"^([A-Za-z_]{1,40}):", re.MULTILINE)
 
 
 def ends_within_a_line(data: bytes) -> bool:
-    """Return whether YAML ends neither with a line end nor with the brace that closes it."""
+    """Return whether a YAML text ends inside a line: without a line break or closing brace."""
     return not data.endswith(b"\n") and not data.lstrip().startswith(b"{")
 
 
@@ -220,8 +220,8 @@ _NO_ESCAPE = re.compile(r'(?<!\\)(?:\\\\)*+\\(?!["/bfnrt]|u[0-9a-fA-F]{4})')
 def _read_json(text: str) -> Remains | None:
     """Read a JSON text up to its damage, with common mistakes repaired if that finds more.
 
-    They are a comma too many or too few, a comment, a backslash that escapes nothing, a word of
-    another language.
+    The mistakes are a comma too many or too few, a comment, a backslash that escapes nothing, and
+    words such as Python's None.
     """
     found = _read_tokens(text)
     if (found is not None and found.rung == "whole") or len(text) > LIMIT // 4:
@@ -243,7 +243,7 @@ def _repair(mistake: re.Match[str]) -> str:
     return _WORDS.get(mistake[0], "null") if mistake["word"] else ""
 
 
-# A number must be followed by something: at the end of a file it may be incomplete.
+# A number counts only if something follows it: at the end of a file it can be incomplete.
 _TOKEN = re.compile(
     r"[ \t\r\n]*+(?:(?P<sign>[\[\]{},:])"
     r'|(?P<string>"[^"\\\0]*+(?:\\.[^"\\\0]*+)*+")'
@@ -286,7 +286,8 @@ def _read_tokens(text: str) -> Remains | None:
     return Remains("partial", {**value, **behind}, text, [_INCOMPLETE], inferred)
 
 
-# State → token → state after it. A closed value leads to `after`, which the stack refines.
+# State → token → next state. After a complete value the state is `after`; the stack of open
+# brackets then decides what can follow.
 _VALUES = {"{": "first key", "[": "first value", "string": "after", "scalar": "after"}
 _NEXT: dict[str, dict[str, str]] = {
     "value": _VALUES,
@@ -347,7 +348,7 @@ def without_surrogates(value: Any) -> Any:
 
 # --- single fields -----------------------------------------------------------------------------
 
-# A quote within a text that is not escaped is part of it, unless it may as well be its end.
+# An unescaped quote inside a text is part of the text, unless it looks like the end of the text.
 _VALUE = re.compile(
     r'"(?:[^"\\]|\\.|"(?![ \t]{0,9}(?:,\s{0,9}"|[\]}\n]|\Z))){0,4000}+"'
     r"|[0-9]{1,15}\b|\[[\d\s,]{0,9000}"
@@ -375,7 +376,7 @@ def pick_fields(text: str, keys: Iterable[str]) -> Node:
 
 
 def _parse_field(raw: str) -> Any:
-    if raw.startswith("["):  # a list of numbers, which may break off
+    if raw.startswith("["):  # a list of numbers, which can break off
         return [int(number) for number in re.findall(r"\d+", raw) if len(number) <= 6]
     try:
         return without_surrogates(json.loads(raw, strict=False))

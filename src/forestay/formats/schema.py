@@ -40,7 +40,7 @@ MILLISECOND = rf"^{_DAY}T{_TIME}:[0-5][0-9]\.[0-9]{{3}}Z{END}"
 
 
 class Rule(Struct, frozen=True, kw_only=True):
-    """What a value must be. `shape` and `words` are for readers, `fine` for what we write."""
+    """What a value must be. `shape` and `words` limit what we read, `fine` what we write."""
 
     type: str = "any"
     req: str = ""
@@ -49,10 +49,10 @@ class Rule(Struct, frozen=True, kw_only=True):
     empty: str = ""
     """The code of the warning for a null that is read as an empty value."""
     templates: tuple[str, ...] = ()
-    """Placeholders in the document's template, which stand for a value never filled in."""
+    """Placeholders in the specification's template, which stand for a value never filled in."""
     words: tuple[str, ...] = ()
     also: tuple[str, ...] = ()
-    """Words of other documents that are accepted."""
+    """Words of other specifications that are accepted, too."""
     shape: str = ""
     code: str = ""
     """The code of a value that does not match `shape`."""
@@ -90,12 +90,12 @@ def list_rule(req: str, each: Rule, **more: Any) -> Rule:
 
 
 def count_rule(req: str, high: int = LARGEST, **more: Any) -> Rule:
-    """Return the rule of a whole number from 0 on."""
+    """Return the rule for a whole number from 0 to `high`."""
     return Rule(type="integer", req=req, low=0, high=high, **more)
 
 
 def stamp_rule(req: str, fine: str, says: str, **more: Any) -> Rule:
-    """Return the rule of a time; `fine` is the pattern in which we write it."""
+    """Return the rule for a time; `fine` is the pattern that our own times match."""
     more |= {"code": "bad-stamp", "style": "stamp-style", "moment": True, "says": says}
     return text_rule(req, shape=MOMENT, fine=fine, **more)
 
@@ -103,10 +103,10 @@ def stamp_rule(req: str, fine: str, says: str, **more: Any) -> Rule:
 def object_rule(
     req: str, keys: dict[str, Rule], need: str = "", optional: Iterable[str] = (), **more: Any
 ) -> Rule:
-    """Return the rule of an object.
+    """Return the rule for an object.
 
-    Keys in `need`, separated by spaces, are required; the others, except the optional ones, are
-    expected.
+    Keys in `need`, separated by spaces, are required for reading. All others except the optional
+    ones are required only in what we write.
     """
     needed = {key: keys[key].req for key in need.split()}
     want = {k: rule.req for k, rule in keys.items() if k not in needed and k not in optional}
@@ -134,7 +134,7 @@ _NAMES |= {"number": "a number", "integer": "a whole number"}
 
 
 def check_value(rule: Rule, value: Any, *, strict: bool = False, at: str = "") -> Iterator[Finding]:
-    """Yield every fault of a value by a rule; `at` is its path."""
+    """Yield a finding for each way in which a value breaks a rule; `at` is the value's path."""
     if value is None and rule.null:
         return
     if value is None and rule.empty:
@@ -154,7 +154,7 @@ def _fault(rule: Rule, code: str, message: str, at: str) -> Finding:
 
 
 def warn(code: str, message: str, at: str, req: str, severity: str = WARNING) -> Finding:
-    """Return a finding that does not come from the rule of one value."""
+    """Return a finding that does not come from a `Rule`, such as a contradiction of two values."""
     return Finding(code, severity, message, where=at, requirement=req)
 
 

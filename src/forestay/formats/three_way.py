@@ -1,13 +1,15 @@
-"""Merge an edit of a session's files with the facts of today, field by field.
+"""Merge an edit of a session's files with the session's current facts, field by field.
 
-*Base* is the rendering that the edit was made from (`choose_base`), *theirs* is what the files
-state now. All sides are compared as the format can express them: else a time that a file rounds
-would look like a change. What changed on one side is taken. What changed on both sides is
-*contested*: the file was written later, so it wins, and both statements are in the journal. Only an
-ending never wins: a session that someone continues is not over.
+*Base* is the rendering that the edit was made from (`choose_base`), *theirs* is the content of the
+files now. All sides are compared in the form in which the format can express them; otherwise a time
+that a file rounds would look like a change. A field that changed on one side gets that value. A
+field that changed on both sides is *contested*: the file was written later, so its value wins, and
+the journal has both values. There is one exception: if the edit ends a session that was continued
+meanwhile, the session stays open.
 
-What no event can record (that a task never existed, where a project lies) is not absorbed, and the
-file is written back as the journal has it: that is the *residue*, reported and recorded.
+A change that no event can record (a task was removed, the project's folder was changed) is not
+absorbed, and the next rendering undoes it. Such changes are the *residue*, which is reported and
+recorded.
 """
 
 from __future__ import annotations
@@ -46,23 +48,23 @@ from forestay.formats.to_events import (
 
 Plain = dict[str, Any]
 Clean = Callable[[Any], Any]
-"""The journal's own cleaning of plain facts: what it would store of each text."""
+"""Clean plain facts as the journal does before it stores their texts."""
 _Unit = TypeVar("_Unit", StepFact, AgentFact)
 _TIMES = ("started_at", "ended_at")
 _CLOSED = ("done", "skipped")
 _OVER = ("completed", "failed", "aborted", "abandoned")
 LONGEST = 2000
 _CLEAR = 0.5
-"""The share of its words above which an edited decision is certainly the same one."""
+"""The share of common words above which an edited decision counts as the same decision."""
 _NAMED = {
     "steps": ("id", "title"),
     "agents": ("id",),
     "decisions": ("what",),
     "checkpoints": ("step",),
 }
-"""Lists whose elements are known by name, and what names them."""
+"""Lists whose elements are identified by name, and the field that has the name."""
 _DERIVED = frozenset(("native_id", "device", "updated_at", "position", "tokens_by_agent"))
-"""Fields that follow from the rest, or that no user states."""
+"""Fields that follow from other fields, or that no user sets."""
 _OF_PAUSE = ("paused_at", "pause_reason", "pause_context")
 _RESUMED = ("resumed_at", "resumes")
 _WITH_STATUS = frozenset((*_OF_PAUSE, *_RESUMED, "ended_at", "because"))
@@ -80,7 +82,7 @@ class Changes(Struct):
 def changes(
     format: Format, base: Tree, theirs: Tree, now: Facts, where: Where, clean: Clean
 ) -> Changes:
-    """Apply what changed from `base` to `theirs` to the facts of today."""
+    """Return the changes from `base` to `theirs` as moves that apply to the current facts."""
     ours = write_facts(format, base, now, where, clean)
     names = {name: now.steps[place] for place, name in format.assigned_step_ids(now).items()}
 
@@ -91,10 +93,10 @@ def changes(
 
     before, today, after = map(read, (base, ours, theirs))
     if not format.has_goal and today.get("goal") != now.goal:
-        # Its files have no goal; one that is read there is made of other fields.
+        # These files have no field for the goal; the one read from them is derived.
         before, today, after = (_less(each, "goal") for each in (before, today, after))
     merged, contested, residue = merge_facts(before, after, today)
-    # Where there is room for one element only, writing another removes nothing.
+    # If a list has room for one element only, writing another one does not remove the first.
     lasting = {key: each for key, each in before.items() if key not in format.latest & after.keys()}
     edit = _Edit(lasting, after, today, merged, now, _between(today, merged, now))
     residue += _unrecorded(edit)
@@ -102,7 +104,7 @@ def changes(
 
 
 def merge_facts(before: Plain, after: Plain, today: Plain) -> tuple[Plain, list[str], list[str]]:
-    """Merge three sides; return the merged facts, the contested fields and the residue."""
+    """Merge base, edit and current facts; return the result, contested fields and the residue."""
     _lift(before, after)
     merged, conflicts = trees.merge(*_filled(before, after, today))
     merged = {key: each for key, each in merged.items() if each not in ([], {})}
@@ -114,9 +116,9 @@ def merge_facts(before: Plain, after: Plain, today: Plain) -> tuple[Plain, list[
 
 
 def _filled(*sides: Plain) -> list[Plain]:
-    """Return each side with the lists and maps that another has.
+    """Return each side with an empty list or map for each one that only another side has.
 
-    Empty ones are left out of plain facts, and one that is missing would be contested whole.
+    Plain facts leave out empty ones, and a missing list would be contested as a whole.
     """
     kinds = {key: type(each) for side in sides for key, each in side.items()}
     empty: Plain = {key: kind() for key, kind in kinds.items() if kind in (list, dict)}
@@ -126,8 +128,9 @@ def _filled(*sides: Plain) -> list[Plain]:
 def _is_compatible(path: trees.Path, after: Plain, today: Plain) -> bool:
     """Return whether two values of a field do not contradict each other.
 
-    Both sides note where, when and how often they wrote, stopped or resumed. A pause reason matters
-    only if both are paused, a reason only if both have ended, times never.
+    Both sides record where, when and how often they wrote, stopped or resumed. Different times are
+    never a contradiction, different pause reasons only if both sides are paused, and different
+    reasons for the end only if both have ended.
     """
     if path == ("status",):
         return _is_reached(after.get("status"), today.get("status"))
@@ -141,21 +144,21 @@ def _is_compatible(path: trees.Path, after: Plain, today: Plain) -> bool:
 
 
 def _is_reached(theirs: object, ours: object) -> bool:
-    """Return whether a file completes a session that was only paused here."""
+    """Return whether the edit completes a session that is only paused in the journal."""
     return (theirs, ours) == ("completed", "paused")
 
 
 def _between(had: Plain, wanted: Plain, now: Facts) -> list[Move]:
     old, new = (_named(msgspec.convert(side, Facts), now) for side in (had, wanted))
     if had.get("steps") != wanted.get("steps"):
-        # A file may name phases and stages that are not recorded yet.
+        # A file can name phases and stages that are not recorded yet.
         known = {step.id for step in now.steps}
         old.steps = [step for step in old.steps if step.id in known]
     return moves(old, new)
 
 
 def _as_ours(facts: Facts, names: dict[str, StepFact]) -> Facts:
-    """Return facts with our ids of steps: some formats number them on their own."""
+    """Return facts with the journal's ids of steps: some formats have their own numbers."""
 
     def called(name: str) -> str:
         return names[name].id if name in names else name
@@ -170,9 +173,10 @@ def _as_ours(facts: Facts, names: dict[str, StepFact]) -> Facts:
 
 
 def as_recorded(facts: Facts) -> Plain:
-    """Return facts as plain values, with the categories that errors are recorded with.
+    """Return facts as plain values, in the form in which the journal would record them.
 
-    Only an end has a reason: some formats derive one from an error that ended nothing.
+    Errors get their recorded categories. A reason is dropped unless the session has ended: some
+    formats derive one from an error that ended nothing.
     """
     values: Plain = plain(facts)
     if facts.status not in _OVER:
@@ -194,11 +198,11 @@ def write_facts(
     *,
     is_clean: bool = False,
 ) -> Tree:
-    """Return the files for some facts; a value that reads the same is left as it is in `old`.
+    """Return the files for some facts; a value with the same meaning stays as it is in `old`.
 
-    The journal stores no text that is too long, a secret, or of control characters whole, and
-    gives everything a time: `clean` is its cleaning of plain facts, and `is_clean` means that it
-    changes nothing in the facts of `old`.
+    The journal shortens long texts, removes secrets and control characters, and gives everything a
+    time. `clean` does the same to plain facts; `is_clean` means that it changes nothing in the
+    facts of `old`.
     """
     if not old:
         return carry_over.write(format, None, facts, where)
@@ -211,13 +215,13 @@ def write_facts(
 
 
 def is_stored_whole(format: Format, tree: Tree, where: Where, clean: Clean) -> bool:
-    """Return whether the journal's cleaning changes nothing in what files state."""
+    """Return whether the journal would store all texts of the files unchanged."""
     facts = plain(format.get(tree, where))
     return bool(clean(facts) == facts)
 
 
 def restore_texts(original: Any, cleaned: Any, new: Any) -> Any:
-    """Return the new value, with the original text wherever it still is the cleaned one."""
+    """Return the new value with each text that equals a cleaned text replaced by its original."""
     if isinstance(cleaned, str):
         return original if cleaned == new else new
     if isinstance(cleaned, dict) and isinstance(new, dict):
@@ -255,7 +259,7 @@ def _originals(original: Any, cleaned: Any) -> dict[str, str]:
 
 
 def _without_unstated_times(facts: Facts, in_file: Facts) -> Facts:
-    """Return the facts without times that the files leave out of what they state already.
+    """Return the facts without times that the files do not have for elements they already list.
 
     In the journal everything has a time, even if the file gave none.
     """
@@ -280,7 +284,7 @@ def _bare(fact: _Unit, in_file: _Unit | None) -> _Unit:
 
 
 def _with_files(fact: StepFact, in_file: StepFact | None) -> StepFact:
-    """Return a step with the files it made before it was done, which no event records."""
+    """Return a step with the output files that its entry lists; no event records them earlier."""
     new = [] if in_file is None else [file for file in fact.files if file not in in_file.files]
     if in_file is None or len(in_file.files) + len(new) == len(fact.files):
         return fact
@@ -288,9 +292,9 @@ def _with_files(fact: StepFact, in_file: StepFact | None) -> StepFact:
 
 
 def _with_error(fact: AgentFact, in_file: AgentFact | None) -> AgentFact:
-    """Return an agent with what its program states of the same run.
+    """Return an agent with values that only its entry in the file has, for the same run.
 
-    That is how often it was tried by then, and the error of the run before, if it runs again.
+    They are the number of attempts, and the error of the previous run if the agent runs again.
     """
     if in_file is None or _run(in_file) != _run(fact):
         return fact
@@ -300,12 +304,12 @@ def _with_error(fact: AgentFact, in_file: AgentFact | None) -> AgentFact:
 
 
 def _run(agent: AgentFact) -> object:
-    """Return what distinguishes the runs of an agent, as far as every format has it."""
+    """Return a value that differs between the runs of an agent, from fields every format has."""
     return agent.status, *((getattr(agent, name) or 0) // 1000 for name in _TIMES)
 
 
 def _as_judged(fact: CheckpointFact, in_file: CheckpointFact | None) -> CheckpointFact:
-    """Return a verdict in the file's word; `skipped` is stored as passed."""
+    """Return a verdict with the word in the file: the journal stores `skipped` as passed."""
     if in_file is None or in_file.at is not None or in_file.evidence != fact.evidence:
         return fact
     same = in_file.verdict in (fact.verdict, "skipped" if fact.verdict == "passed" else "")
@@ -315,7 +319,7 @@ def _as_judged(fact: CheckpointFact, in_file: CheckpointFact | None) -> Checkpoi
 # -- the base of an edit --------------------------------------------------------------------
 
 _COMPARED = 256_000
-"""How many bytes of renderings are read at most to find the nearest one."""
+"""The most bytes of stored renderings that are read to find the nearest one."""
 
 
 _MEMBER_NAMES = (*trees.STRONG, *trees.WEAK, "message", "context")
@@ -323,11 +327,11 @@ _MEMBER_NAMES = (*trees.STRONG, *trees.WEAK, "message", "context")
 
 
 def choose_base(id: str, found: Any, kept: Sequence[bytes], read: Callable[[bytes], Any]) -> Any:
-    """Return what the rendering stated that an edit was made from; None if none is stored.
+    """Return the value of the rendering that an edit was made from; None if none is stored.
 
-    It is the one whose id the edit carries. Among several with the id (an edit was absorbed that
-    left it), or without a known id, it is the one with the fewest different fields, the newest of
-    equals. `kept` begins with the newest; `read` parses one.
+    It is the rendering whose id the edit still has. If several have this id (because an absorbed
+    edit did not change it), or the id is unknown, it is the one with the fewest different fields,
+    the newest of equals. `kept` are the renderings, newest first; `read` parses one.
     """
     chosen = [each for each in kept if id and id.encode() in each] or list(kept)
     sizes = accumulate(map(len, chosen))
@@ -342,7 +346,7 @@ def choose_base(id: str, found: Any, kept: Sequence[bytes], read: Callable[[byte
 
 
 def _fields(value: Any, path: str = "") -> Iterator[tuple[str, str]]:
-    """Yield each field of a value with its path; members of lists are known by name."""
+    """Yield each field of a value with its path; elements of lists are identified by name."""
     if isinstance(value, dict):
         for key, each in value.items():
             yield from _fields(each, f"{path}.{key}")
@@ -368,7 +372,7 @@ class _Edit(Struct):
     made: list[Move]
 
     def moves_with(self, key: str, value: Any) -> list[Move]:
-        """Return the moves if one field had another value; None removes the field."""
+        """Return the moves that would follow if one field had another value; None removes it."""
         rest = _less(self.merged, key)
         return _between(self.today, rest if value is None else rest | {key: value}, self.now)
 
@@ -401,11 +405,11 @@ def _unrecorded(edit: _Edit) -> list[str]:
 
 
 def _removed(edit: _Edit, key: str) -> Iterator[str]:
-    """Yield what was removed from a list: the journal has it, so it comes back."""
+    """Yield a line for each element removed from a list; the next rendering restores it."""
     left, ours = edit.after.get(key, []), edit.today.get(key, [])
     # An agent that fails again has its earlier error again.
     held = {(a["id"], a.get("error")) for a in edit.after.get("agents", []) if key == "errors"}
-    # A claim that has more fields by now is still there.
+    # A claim that only got more fields was not removed.
     claims = {_label(claim) for claim in left if key == "claims"}
     for element in edit.before.get(key, []):
         is_held = (element.get("agent"), element.get("message")) in held if held else False
@@ -420,7 +424,7 @@ def _label(element: Any) -> str:
 
 
 def _unrecorded_elements(edit: _Edit, key: str) -> Iterator[str]:
-    """Yield what no move records of a list of named elements, removed ones included."""
+    """Yield the changes to a list of named elements that no move records, and removed elements."""
     was, is_, ours, all_ = edit.named(key)
     recorded = _recorded_names(edit, key)
     for name, element in is_.items():
@@ -478,7 +482,7 @@ def _stay_open(merged: dict[str, Any], today: dict[str, Any]) -> str:
 
 
 def _astray(before: Plain, after: Plain, today: Plain, merged: Plain) -> str:
-    """Restore our position if an edit names a closed step as current; return that as residue."""
+    """Restore our position if an edit makes a closed step the current one; return the residue."""
     place, was = after.get("position", ""), before.get("position", "")
     steps = {s.get("id"): s.get("status", "pending") for s in merged.get("steps", [])}
     if place == was or steps.get(place or was) not in _CLOSED:
@@ -489,9 +493,9 @@ def _astray(before: Plain, after: Plain, today: Plain, merged: Plain) -> str:
 
 
 def _lift(before: Plain, after: Plain) -> None:
-    """Remove a failure that an edit did not note.
+    """Remove a failed status from the edited facts if the edit did not cause it.
 
-    Files without a word for it derive it from an error alone, even if that was known before.
+    Formats without a word for failure derive it from an error, even from one that is not new.
     """
     if before.get("status") == "failed" or after.get("status") != "failed":
         return
@@ -502,6 +506,6 @@ def _lift(before: Plain, after: Plain) -> None:
 
 
 def _named(facts: Facts, now: Facts) -> Facts:
-    """Give steps that the format knows by their titles only the ids they have with us."""
+    """Give steps that the format identifies by title only the ids that the journal has."""
     facts.steps = [step for _, step in match_steps(now.steps, facts.steps, tasks_in(now))]
     return facts

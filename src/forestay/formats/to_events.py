@@ -1,8 +1,8 @@
 """Translate facts into events for the journal.
 
-`moves` returns the events that lead from the facts that a file once held to those it holds now,
-with the time of each where the file states it. Adopting a file is the same, starting from nothing.
-Values that belong to one machine (paths of the project, device names) cause no event.
+`moves` returns the events that lead from the facts a file had before to those it has now, each with
+its time if the file has it. Adopting a file is the same, starting from no facts. Values that are
+true of one machine (paths of the project, device names) cause no event.
 
 Steps are found by their id, else by their title (`match_steps`): formats that list plain sentences
 have no ids.
@@ -52,7 +52,7 @@ class Move(Struct, frozen=True):
 
 
 def _event_from(kind: type[_Body], by: Struct, **other: Any) -> _Body:
-    """Return an event with the fields that a fact has under the same names, and some `other`."""
+    """Return an event with the fields of the same names in a fact, and the `other` fields."""
     names = (n for n in kind.__struct_fields__ if n not in other and hasattr(by, n))
     return kind(**{name: getattr(by, name) for name in names}, **other)
 
@@ -78,7 +78,7 @@ def moves(base: Facts, new: Facts) -> list[Move]:
     made = [
         *_description_moves(base, new),
         *_plan_moves(base, new),
-        # First, so that a step that starts afterwards does not count as a second attempt.
+        # This comes first: a step that starts later must not count as a second attempt.
         *(Move(ev.CheckpointRolledBack(step=step)) for step in _withdrawn_verdicts(base, new)),
         *_step_moves(steps),
         *_agent_moves(base, new),
@@ -105,7 +105,7 @@ def _position_moves(base: Facts, new: Facts) -> Iterator[Move]:
     # be if another step started.
     begins = base.workflow and new.workflow and new.workflow != base.workflow
     moved = begins or new.position != base.position or runs - ran - {new.position}
-    # Without a position in the files, one would be inferred from the steps that run.
+    # Record even an empty position; otherwise one would be inferred from the running steps.
     cleared = not new.position and (base.position or (runs and not base.steps))
     if (new.position and moved) or cleared:
         yield Move(ev.AttributeSet(key="position", value=new.position or None))
@@ -234,7 +234,7 @@ def _unit_moves(old: Any, new: Any, events: dict[str, _Maker]) -> Iterator[Move]
         yield Move(events["running"](new), new.started_at)
     ended_again = False
     if new.status == was and new.status in _ENDS:
-        # A missing end time is no difference.
+        # An end time that is missing on one side is not a difference.
         ended_again = new.ended_at not in (None, old.ended_at) or any(
             getattr(old, name, None) != getattr(new, name, None) for name in _END_FIELDS
         )
@@ -258,7 +258,7 @@ def _agent_moves(base: Facts, new: Facts) -> Iterator[Move]:
             yield Move(_AGENT_EVENTS[agent.status](agent))
         else:
             if old is None and agent.started_at is None:
-                # There is an end without a start: a run needs both.
+                # The file has an end without a start; a run needs both.
                 yield Move(_AGENT_EVENTS["running"](agent), agent.ended_at)
             again = list(_unit_moves(old, agent, _AGENT_EVENTS))
             yield from again
@@ -329,8 +329,9 @@ def _pair_decisions(
 ) -> list[tuple[DecisionFact | None, DecisionFact]]:
     """Pair each new or changed decision with its earlier version, or None.
 
-    Decisions are the same if their words are, or if they share the time and some words: several
-    may be made in one second, and one may be added while another is removed.
+    Two decisions are the same if their words are equal, or if they have the same time and some
+    common words. The time alone is not enough: several can be made in one second, and one can be
+    added while another is removed.
     """
     known = pair(base, new, both(_log_key))
     rest: dict[object, list[DecisionFact]] = {}
@@ -389,8 +390,8 @@ def _log_key(entry: Any) -> Hashable:
 def _new_errors(base: Facts, new: Facts) -> list[ErrorFact]:
     """Return the errors that were added.
 
-    When an agent that failed ends well or fails again, its earlier error stays in the list of
-    errors but is no longer that of the agent: it is not a new one.
+    If a failed agent later succeeds or fails again, its earlier error moves from the agent to the
+    list of errors: that is not a new error.
     """
     still = {(a.id, a.error, a.ended_at) for a in new.agents}
     failed = (a for a in base.agents if a.error and (a.id, a.error, a.ended_at) not in still)
@@ -445,8 +446,8 @@ def _pair_claims(
 ) -> Iterator[tuple[str, ClaimFact | None, ClaimFact]]:
     """Yield each claim with its name and its earlier version, or None.
 
-    Equal words in another place are another claim, unless the words were known only once: a claim
-    may get its place later.
+    A claim with equal words at another place in the text is another claim, unless only one claim
+    had these words: a claim can get its place later.
     """
     left: dict[object, deque[tuple[int, ClaimFact]]] = {}
     for text, same in known.items():
@@ -488,7 +489,7 @@ def with_journal_names(made: list[Move], state: st.State) -> list[Move]:
             if not body.chosen and body.decision in chosen:
                 body = _split_choice(body, chosen[body.decision])
             if at is not None and not at % 1000:
-                # A file may have whole seconds only; the journal has the exact time.
+                # A file can have whole seconds only; the journal has the exact time.
                 same = (r for r in decided if body.decision in (r.id, short_name(r.what)))
                 at = next((row.at for row in same if row.at // 1000 == at // 1000), at)
             body = replace(body, decision=decisions.get(body.decision, body.decision))

@@ -1,11 +1,12 @@
-"""Finds out what is wrong with a home, and repairs it.
+"""Find out what is wrong with a home, and repair it.
 
-A check is a function that yields findings and changes nothing; `_CHECKS` lists them in stages. When
-a finding of one stage says that the database cannot be read, later stages are skipped. `_CODES` has
-severity and default help of each kind of finding, `_FIXES` what repairs it.
+A check is a function that yields findings and changes nothing; `_CHECKS` lists the checks in
+stages. If a finding of one stage is that the database cannot be read, later stages are skipped.
+`_CODES` has the severity and the default remedy of each kind of finding, `_FIXES` the function that
+repairs it.
 
-The database is read only through the store: opening its file here in another way would drop the
-locks of this process. If nothing less helps, it is rebuilt (`rebuild`).
+The database is read only through the store: opening and closing its file in this process would drop
+the locks that the process holds on it. If nothing else helps, the database is rebuilt (`rebuild`).
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ from forestay.store.sqlite.repair import is_good
 from forestay.store.sqlite.schema import FORMAT
 
 NEWEST = 20
-"""How many sessions are verified, unless all are asked for."""
+"""How many sessions are verified, unless the user asks for all (`deep`)."""
 FIX = "forestay doctor --fix"
 
 _HOUR = 3600 * 1000
@@ -64,7 +65,7 @@ _CODES = {
     "space": ("warning", "free some space: df -h"),
     "temporary": ("info", FIX),
     "odd-file": ("error", f"move it aside: {FIX}"),
-    "newer": ("error", "use the newer version"),
+    "newer": ("error", "update Forestay on this device"),
     "sqlite": ("info", ""),
     "tables": ("error", f"restore it: {FIX}"),
     "line": ("error", f"restore it: {FIX}"),
@@ -85,7 +86,7 @@ _CODES = {
     "spool-waiting": ("warning", "forestay ingest"),
     "not-seen": ("error", f"make a copy of the home, then: {FIX}"),
 }
-"""Code → severity and what helps, unless a check knows better."""
+"""Code → severity and default remedy; a check can give a more exact remedy."""
 
 
 class DoctorReport(NamedTuple):
@@ -97,7 +98,7 @@ class DoctorReport(NamedTuple):
 
 
 class _Case(NamedTuple):
-    """The home under examination; `deep` asks for every session and every backup."""
+    """The home under examination; `deep` means that all sessions and backups are verified."""
 
     settings: Settings
     store: Store
@@ -127,7 +128,7 @@ class _Case(NamedTuple):
 
     @property
     def can_rebuild(self) -> bool:
-        """Whether the database is a file here; that of a server is not ours to replace."""
+        """Whether the database is a local file; a database on a server cannot be replaced."""
         return self.store.capabilities.files and self.is_writable
 
     def sessions(self) -> list[str]:
@@ -155,9 +156,9 @@ def _found(
 def examine(
     settings: Settings, store: Store, journal: Journal, *, clock: Clock, deep: bool = False
 ) -> list[Finding]:
-    """Return what is wrong with a home, most severe first. Changes nothing.
+    """Return what is wrong with a home, most severe first; change nothing.
 
-    Verifies the sessions that changed last; with `deep` all of them, and every backup.
+    Verify the sessions that changed last; with `deep`, all sessions and every backup.
     """
     return _examine(_Case(settings, store, journal, clock, deep))
 
@@ -180,7 +181,7 @@ def by_severity(found: list[Finding]) -> list[Finding]:
 
 
 def _run(check: Check, case: _Case) -> list[Finding]:
-    """Return what a check finds; that it failed is a finding too, and stops no other check."""
+    """Return the findings of a check; if the check fails, that is a finding, too."""
     found: list[Finding] = []
     try:
         found.extend(check(case))
@@ -212,7 +213,7 @@ def _check_home(case: _Case) -> Iterator[Finding]:
 
 
 def _not_writable(home: str) -> str:
-    """Return what cannot be written: the home, or a file that every event is written to."""
+    """Return the path that cannot be written: the home, or a file that every event needs."""
     parts = (os.path.join(home, name) for name in (files.DATABASE, f"{files.DATABASE}-wal"))
     closed = next((path for path in parts if files.why_not_appendable(path)), "")
     return closed if files.is_writable(home) else home
@@ -252,7 +253,7 @@ def _check_odd_files(case: _Case) -> Iterator[Finding]:
     names = (files.LOCK, files.QUEUE, files.HEADS, os.path.join(files.BACKUPS, files.BACKUP_STATE))
     odd = [path for name in names if files.is_irregular(path := os.path.join(case.home, name))]
     settings = os.path.join(case.settings.home, config.FILE_NAME)
-    # That one may be a link: many users store their settings elsewhere.
+    # The settings file may be a link: many users store their settings elsewhere.
     odd += [settings] if os.path.exists(settings) and not os.path.isfile(settings) else []
     what = {path: f"{path} is not a file" for path in odd}
     if os.path.lexists(case.backups) and not os.path.isdir(case.backups):
@@ -272,7 +273,7 @@ def _is_quarantine_blocked(case: _Case) -> bool:
 
 
 def _check_database(case: _Case) -> Iterator[Finding]:
-    """Ask SQLite, or the server."""
+    """Check the SQLite file or the database server by its own means."""
     if not case.store.capabilities.files:
         try:
             yield from case.store.maintenance.remarks()
@@ -303,13 +304,13 @@ def _check_database_file(case: _Case) -> Iterator[Finding]:
         yield Finding("database-closed", "error", what, error.why, fix, file=case.database)
         return
     if len(tables & {"event", "session", "meta"}) < 2:
-        yield _broken(case, case.database, "the database is not one of Forestay", "foreign")
+        yield _broken(case, case.database, "the file is not a database of Forestay", "foreign")
         return
-    with suppress(ForestayError):  # an altered table is reported with the others
+    with suppress(ForestayError):  # `_check_tables` reports an altered table
         for (value,) in read("SELECT value FROM meta WHERE key = 'min_writer'"):
             if is_good("min_writer", value) and int(value) > FORMAT:
-                what = "a newer Forestay took this home over; this one can only read it"
-                why = f"format {value}, this one knows {FORMAT}"
+                what = "a newer Forestay changed this home; this version can only read it"
+                why = f"the home has format {value}, this version writes format {FORMAT}"
                 yield _found("newer", what, why, file=case.database)
 
 
@@ -318,7 +319,7 @@ def _broken(
 ) -> Finding:
     code = f"database-{word}"
     if not case.store.capabilities.files:
-        fix = "restore it by the means of the server, then: forestay verify"
+        fix = "restore it from a backup of the server, then: forestay verify"
         return Finding(code, "error", what, why, fix)
     packs = sum(map(len, backup.list_generations(case.backups)))
     helps = f"rebuild it from {packs} backup pack(s)" if packs else "start over (without backup)"
@@ -361,13 +362,13 @@ def _check_session(case: _Case, session: str) -> Iterator[Finding]:
     try:
         report = case.journal.verify(session)
     except NoSession:
-        return  # gone since it was listed
+        return  # the session was erased since it was listed
     except _TROUBLE as error:
         yield _damaged(case, session, str(error))
         return
     derived = [finding.what for finding in report.findings if finding.code in _DERIVED]
     lost = [finding.what for finding in report.findings if finding.code == "lost"]
-    # A sum over tables differs because they do.
+    # A wrong checksum over tables follows from wrong tables: report only the tables.
     apart = {*_DERIVED, "lost", "content", *(["sum"] if derived else [])}
     bad = [finding.what for finding in report.findings if finding.code not in apart]
     if bad:
@@ -380,7 +381,7 @@ def _check_session(case: _Case, session: str) -> Iterator[Finding]:
             wanted = {digest for _, _, digest in view.lost()}
         wanted |= {head.hash for id, head in remembered(case.store) if id == session}
         is_saved = any(sealed.hash in wanted for sealed in _saved_events(case, session))
-        what = f"session {session} lost events"
+        what = f"events of session {session} are missing"
         yield _gone(case, "session-lost", what, lost[0], session, is_saved=is_saved)
 
 
@@ -393,7 +394,7 @@ def _damaged(case: _Case, session: str, why: str) -> Finding:
 
 
 def _is_whole_in_backups(case: _Case, session: str) -> bool:
-    """Return whether backups and what can be read here restore the session without a gap."""
+    """Return whether the backups and the readable events restore the session without a gap."""
     try:
         with case.store.view(session) as view:
             stored, _ = backup.read_what_is_readable(view)
@@ -432,11 +433,14 @@ def _check_content(case: _Case, session: str) -> Iterator[Finding]:
 
 
 def _gone(case: _Case, code: str, what: str, why: str, session: str, *, is_saved: bool) -> Finding:
-    """Report what a session lacks; backups have it, or another copy may."""
+    """Return a finding about content that a session lacks, with the remedy.
+
+    `is_saved` means that a backup has it; otherwise another copy of the session can have it.
+    """
     fix = f"restore it from backups: {FIX}"
     if not is_saved:
         fix = f"forestay backup import FILE, from another copy of {session}; no backup has it"
-        # What was pushed is on a remote, also where this home forgot which one.
+        # Pushed content is on a remote, even if this home no longer knows which one.
         if case.store.machine.remotes.any():
             fix = f"if it was pushed: forestay sync; else {fix}"
         elif os.path.exists(os.path.join(case.home, files.KEYS)):
@@ -457,8 +461,8 @@ def _check_missing_sessions(case: _Case) -> Iterator[Finding]:
 def _check_heads(case: _Case) -> Iterator[Finding]:
     if unknown := [session for session in case.sessions() if _is_without_head(case, session)]:
         shown = ", ".join(unknown[:3]) + (" …" if unknown[3:] else "")
-        what = f"the last event of {len(unknown)} session(s) is not remembered any more: {shown}"
-        why = "if their last events were cut off, nothing would show it"
+        what = f"the note of the last event is missing for {len(unknown)} session(s): {shown}"
+        why = "if the last events of these sessions were lost, no check would notice it"
         path = os.path.join(case.home, files.HEADS)
         yield _found("heads", what, why, fixable=True, file=path)
 
@@ -480,7 +484,7 @@ def _check_holders(case: _Case) -> Iterator[Finding]:
     for holder in _dead_holders(case):
         ended = status.get(holder.session) in _ENDED
         if holder.is_idle and not ended:
-            continue  # a pause, which the next resume records
+            continue  # the next resume records this as a pause
         what = f"{holder.name} died while it worked on session {holder.session}"
         why = "" if ended else "the outcome of its work is unknown"
         fix = FIX if ended else f"forestay resume {holder.session}"
@@ -521,7 +525,7 @@ def _check_backups(case: _Case) -> Iterator[Finding]:
     age = case.clock.now() - at
     allowed = max(_DAY, 2 * 60_000 * case.settings.backup_every_minutes)
     if age > allowed and backup.is_behind(case.store, case.backups):
-        what = f"the newest backup was made {ago(age)}, and there is something new"
+        what = f"the newest backup was made {ago(age)}, and events were recorded since"
         yield _found("backup-old", what, fixable=True)
 
 
@@ -538,7 +542,7 @@ def _fault_of_pack(path: str, *, deep: bool) -> str:
 
 
 def _check_spool(case: _Case) -> Iterator[Finding]:
-    """Check what hooks of agents delivered: lost, not understood, or waiting for too long."""
+    """Check the payloads of agent hooks: lost, not understood, or waiting for too long."""
     spool, now = Spool(case.home), case.clock.now()
     lost, at = spool.lost()
     if lost > 0:
@@ -582,7 +586,7 @@ _CHECKS: tuple[tuple[Check, ...], ...] = (
         _check_spool,
     ),
 )
-"""Stages: findings of one about the database or its tables make the next ones useless."""
+"""Stages of checks: if one finds the database or its tables broken, the later ones are skipped."""
 
 
 # --- repair -----------------------------------------------------------------------------------
@@ -591,9 +595,9 @@ _CHECKS: tuple[tuple[Check, ...], ...] = (
 def fix(
     settings: Settings, store: Store, journal: Journal, *, clock: Clock, deep: bool = False
 ) -> DoctorReport:
-    """Repair what is fixable, and examine again. On a sound home this does nothing.
+    """Repair what is fixable, and examine again. On a home without faults this changes nothing.
 
-    After a rebuild the store's file is another one: the caller must drop states that it caches.
+    A rebuild replaces the database file, so the caller must drop all states that it has cached.
     """
     case = _Case(settings, store, journal, clock, deep)
     found = _examine(case)
@@ -616,7 +620,7 @@ def fix(
             new, _ = restore.absorb_all(case.journal, backup.list_packs(case.backups))
             done.append(f"merged all backups: {new} event(s) came back")
         done += _apply(_SESSION_FIXES, case, todo)
-    # What could not be restored may be in a backup that cannot be read today: remove none then.
+    # Remove no old backup while something is lost: an unreadable backup can still contain it.
     done += _renew_backups(case, todo, keep=_ALL if lost else settings.backup_keep)
     return DoctorReport(done, lost, _examine(case))
 
@@ -630,7 +634,7 @@ def _needs_rebuild(finding: Finding) -> bool:
 
 
 def _repair_tables(case: _Case, done: list[str], lost: list[str]) -> bool:
-    """Repair the tables; return whether that was possible: the file below may be damaged."""
+    """Repair the tables; return False if that failed because the database file is damaged."""
     try:
         repaired = case.store.maintenance.repair()
     except Damaged:
@@ -646,7 +650,7 @@ def _repair_tables(case: _Case, done: list[str], lost: list[str]) -> bool:
         try:
             case.journal.absorb(session, [as_sealed(stored) for stored in strays])
         except ForestayError:
-            continue  # they stay where they are
+            continue  # the files stay in their place
     done += repaired.done
     lost += repaired.lost
     if repaired.strays:
@@ -664,7 +668,7 @@ def _apply(fixes: Fixes, case: _Case, todo: list[Finding]) -> list[str]:
 
 def _close_home(case: _Case, finding: Finding) -> str:
     os.chmod(finding.file, 0o700)
-    return f"closed {finding.file} to others"
+    return f"removed the access of other users to {finding.file}"
 
 
 def _reset_lost_count(case: _Case, finding: Finding) -> str:
@@ -698,7 +702,7 @@ def _remember_heads(case: _Case, finding: Finding) -> str:
     unknown = [session for session in case.sessions() if _is_without_head(case, session)]
     for session in unknown:
         case.journal.rebuild(session)
-    return f"remembered again the last event of {len(unknown)} session(s)"
+    return f"noted the last event of {len(unknown)} session(s) again"
 
 
 def _remove_holders(case: _Case, finding: Finding) -> str:

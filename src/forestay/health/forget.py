@@ -1,9 +1,9 @@
-"""Erases sessions and events permanently, in every place where this home stores them.
+"""Erase sessions and events permanently, in every place where this home stores them.
 
-The journal comes first: it appends the tombstone and erases events, content and the search index.
-Then follow the places around it, each of which may be searched again at any time: our own backups,
-the quarantine, payloads of hooks, and the files that the session is bound to. What cannot be
-searched is reported, never ignored.
+The journal comes first: it appends the tombstone (the record of the erasure) and erases events,
+content and the search index. Then the other places are cleaned: our own backups, the quarantine,
+payloads of hooks, and the files that the session is bound to. Cleaning them again does no harm. A
+place that cannot be searched is reported.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ _KNOWN = (files.HEADS, files.BACKUP_STATE)
 class Forgotten(NamedTuple):
     """What was erased: events, removed files, and packs and databases that were cleaned.
 
-    `left` are files that may still contain some of it.
+    `left` are files that can still contain some of it.
     """
 
     events: list[Event]
@@ -62,8 +62,11 @@ class Forgotten(NamedTuple):
 
 
 class Reach(NamedTuple):
-    """Where a session is stored: in files that would be removed, in those that others edited and
-    that would stay, in packs of backups, in the quarantine, and in the spool."""
+    """Where a session is stored besides the journal.
+
+    That is: files that would be removed, files that would stay because others edited them, backup
+    packs, files in the quarantine, and payloads in the spool.
+    """
 
     files: list[str]
     edited: list[str]
@@ -76,7 +79,7 @@ class Reach(NamedTuple):
 
 
 def forget(context: Context, session: str, *, actor: str, force: bool = False) -> Forgotten:
-    """Erase a session; if that was done before, search the places around the journal again."""
+    """Erase a session; if it is erased already, clean the places outside the journal again."""
     known = _known(context, session)
     late = None
     try:
@@ -93,11 +96,11 @@ def forget(context: Context, session: str, *, actor: str, force: bool = False) -
 
 
 def prepare(context: Context, session: str) -> Callable[[], Forgotten | None]:
-    """Return what to call after tombstones of other devices were recorded.
+    """Return a function to call after tombstones of other devices were recorded.
 
-    It erases what they name from the places around the journal, and returns what could not be
-    searched; None if nothing was erased. Until then it is recorded as owed: after a crash these
-    tombstones are not delivered again.
+    It erases what they name from the places outside the journal, and returns what could not be
+    searched; None if nothing was erased. Until it is called, the store notes that this is still to
+    be done: after a crash these tombstones are not delivered again.
     """
     known = _known(context, session)
     before = [event for event in known.events if not isinstance(event.body, Erased)]
@@ -115,7 +118,7 @@ def prepare(context: Context, session: str) -> Callable[[], Forgotten | None]:
 
 
 def catch_up(context: Context, session: str) -> Forgotten | None:
-    """Finish what a process that died began. The erased words are not known any more."""
+    """Finish an erasure that a killed process began, though the erased text is unknown by now."""
     known = _known(context, session)
     gone = [event for event in known.events if isinstance(event.body, Erased)]
     done = _follow(context, session, known, gone, ()) if gone else None
@@ -173,7 +176,7 @@ def _sweep(context: Context, session: str, known: _Known, *, force: bool) -> For
 
 
 def _files_in_own_folders(known: _Known) -> list[str]:
-    """Return the files in folders that belong to the session alone: its author wrote them."""
+    """Return the files in folders that only this session has, such as an essay's texts."""
     roots = [one.binding.root for one in known.owned if not REGISTRY[one.binding.format][1]]
     found = [path for root in roots for path in files.list_paths(root)]
     return [path for path in found if os.path.isfile(path) and not path.endswith(".lock")]
@@ -183,14 +186,14 @@ def _files_in_own_folders(known: _Known) -> list[str]:
 
 
 def chosen(context: Context, session: str, names: Sequence[str]) -> list[Event]:
-    """Return the events that a user named, each once, in order; refuse those that must stay."""
+    """Return the events that the user named, each once, in order; refuse those that must stay."""
     events = _events(context, session)
     found = {event.hash: event for event in (find_event(events, name) for name in names)}
     for event in found.values():
         if event.kind in erasure.KINDS:
             raise Refused(
                 f"event {event.seq} cannot be forgotten",
-                why="it records that others are, and prevents their return",
+                why="it records that other events were forgotten, and prevents their return",
             )
     _require_undone(events, found)
     return sorted(found.values(), key=lambda event: event.seq)
@@ -224,7 +227,7 @@ def forget_events(
         if error.operation != "delete":
             raise
         late = error
-    # Again even if they were forgotten before: what could not be cleaned then may be now.
+    # Repeat this even if they were forgotten before: more places may be accessible now.
     copies = {event.hash for event in done} | set(hashes)
     cleaned = _cleanse(context, session, done, sorted(copies))
     if late is not None:
@@ -253,7 +256,7 @@ def _cleanse(
 
 
 def _words(event: Event) -> list[object]:
-    """Return the texts of an event that people wrote, without ids and words of our vocabulary."""
+    """Return the free texts of an event, without ids and fixed words such as statuses."""
     body = msgspec.to_builtins(event.body)
     return [value for key, value in body.items() if key not in _OURS and value not in _CHOICES]
 
@@ -262,7 +265,7 @@ def _words(event: Event) -> list[object]:
 
 
 def reach(context: Context, session: str, *, force: bool = False) -> Reach:
-    """Return where a session is stored besides the journal; changes nothing."""
+    """Return where a session is stored besides the journal; change nothing."""
     known = _known(context, session)
     ours: list[str] = []
     edited: list[str] = []
@@ -284,9 +287,9 @@ def _names(path: str, session: str) -> bool:
 
 
 def _spooled(context: Context, known: _Known) -> Iterator[str]:
-    """Yield payloads that name a run of the session, from before it was erased.
+    """Yield hook payloads from before the erasure that name a run of the session.
 
-    Rejected ones may be too damaged to name a run: there its texts are searched for.
+    Rejected payloads can be too damaged to name a run: search them for the session's texts.
     """
     wanted = [native.encode("utf-8", "replace") for native in known.natives]
     yield from _payloads(context, (spool.TMP, spool.NEW), wanted, known.at)
@@ -295,7 +298,7 @@ def _spooled(context: Context, known: _Known) -> Iterator[str]:
 
 
 def _spelled(events: Sequence[Event]) -> list[bytes]:
-    """Return what hooks may have delivered of events: what was asked, written or run."""
+    """Return the texts of events that hooks can have delivered: goals, texts and commands."""
     names = ("goal", "text", "arguments")
     values = (getattr(event.body, name, "") for event in events for name in names)
     texts = {value for value in values if isinstance(value, str)}
@@ -305,7 +308,7 @@ def _spelled(events: Sequence[Event]) -> list[bytes]:
 def _payloads(
     context: Context, places: Sequence[str], wanted: Sequence[bytes], at: int
 ) -> Iterator[str]:
-    """Yield payloads from before a moment that contain any of some bytes."""
+    """Yield payloads that are older than a time and contain one of the given byte strings."""
     for where in places if wanted else ():
         for path in files.list_paths(os.path.join(context.store.home, spool.FOLDER, where)):
             try:
@@ -329,7 +332,7 @@ def _aside(context: Context) -> Iterator[str]:
 def _purge_aside(
     context: Context, session: str, hashes: Sequence[str] | None
 ) -> tuple[list[str], list[str]]:
-    """Clean files in the quarantine; return what was cleaned, and what cannot be."""
+    """Clean files in the quarantine; return the cleaned ones, and those that cannot be cleaned."""
     done = backup.PurgeResult([], [])
     for path in list(_aside(context)):
         start = _start(path)
@@ -354,7 +357,7 @@ def _start(path: str) -> bytes:
 def _purge_database(
     context: Context, folder: str, session: str, hashes: Sequence[str] | None
 ) -> bool:
-    """Clean a database in the quarantine; return whether it is clean, which needs a sound file."""
+    """Clean a database in the quarantine; return False if it is too damaged for that."""
     settings = context.settings
     store = open_store(
         "", folder, clock=context.clock, busy_timeout=settings.busy_timeout, machine=machine_id()

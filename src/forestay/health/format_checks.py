@@ -1,7 +1,7 @@
-"""Checks session files for the doctor, and repairs those that need no answer from the user.
+"""Check session files for the doctor, and repair those that need no answer from the user.
 
-It reports files of our sessions that are damaged, missing or left alone, and faults of other
-session files in this project. What needs an answer is repaired by `recover`, one path at a time.
+Report files of our sessions that are damaged, missing or suspended, and faults of other session
+files in this project. If only the user can decide, `mirror.recover` repairs the files of one path.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ def _of_case(case: Case) -> Finding:
 
 
 def _suspended(binding: Binding) -> Finding:
-    # Where a format has one place for all sessions, ours makes room for the one that is adopted.
+    # If the format has one place for all sessions, adopting the other one archives ours.
     is_taken = (
         conventions_of(binding.format).archive and "another session is here" in binding.suspended
     )
@@ -76,7 +76,7 @@ def _suspended(binding: Binding) -> Finding:
 
 
 def _faulty(context: Context, known: set[str]) -> Iterator[Finding]:
-    """Report other session files of this project, in the words of `files check`."""
+    """Report errors that `files check` finds in other session files of this project."""
     around = Surroundings(mirror_of(context).where)
     for place in places(context.workspace.tree.root):
         there = (one for one in discover.find_in_place(place) if one.path not in known)
@@ -100,7 +100,7 @@ def _faulty(context: Context, known: set[str]) -> Iterator[Finding]:
 
 
 def _unreadable_elsewhere(context: Context, known: set[str]) -> Iterator[Finding]:
-    """Report the user's sessions in folders of their own whose main file cannot be read."""
+    """Report sessions in folders outside of projects whose main file cannot be read."""
     around = Surroundings(mirror_of(context).where)
     for folder in own_folders(context.settings)[:_MOST_SESSIONS]:
         for one in discover.find_in_place(folder):
@@ -132,10 +132,10 @@ def is_blocked(left: list[Finding]) -> bool:
 
 def fix(context: Context) -> list[str]:
     """Restore damaged and missing files; return what was done."""
-    # One by one: the repair of one session may have repaired the index of the next.
+    # Examine each again before its repair: an earlier repair can have restored a shared index.
     done = [line for case in recover.cases(context) for line in _restore(context, case)]
-    # What blocked files may be gone, and a session that has ended gets no event any more. Not
-    # earlier: a lost index would return with that session alone.
+    # Retry suspended files, because no event will write those of ended sessions. Do it last: a
+    # lost index would otherwise be created with that session alone.
     updated = mirror_of(context).retry_suspended()
     done += [f"brought the {b.format} files of session {b.session} up to date" for b in updated]
     return done

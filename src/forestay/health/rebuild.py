@@ -1,10 +1,10 @@
-"""Rebuilds a damaged database.
+"""Rebuild a damaged database.
 
-The new one is made from what can still be read of the damaged one (*salvage*) and from every
-backup. It replaces the old one only when it is complete, under the writer lock and while no process
-has the old one open. The old files are moved into `quarantine/TIME/`, never deleted. What is true
-of this machine only (current sessions of folders, remotes, owners of chains) is in no backup: it is
-copied if it can still be read.
+The new database is made from what can still be read of the damaged one (the *salvage*) and from
+every backup. It replaces the old one only when it is complete, under the writer lock and while no
+process has the old one open. The old files are moved into `quarantine/TIME/`, never deleted. What
+is true of this machine only (current sessions of folders, remotes, owners of chains) is in no
+backup: it is copied if it can still be read.
 """
 
 from __future__ import annotations
@@ -31,8 +31,9 @@ from forestay.store.sqlite.writer_lock import WriterLock
 
 _SALVAGE = "salvage.fspack"
 _TIMEOUT = 60
-# Exits with 3 if a connection is open anywhere: they lock these bytes of the file and of -shm. In a
-# child process, because closing the file here would drop the locks of this one.
+# A script that exits with 3 if any process has a connection open: connections lock these bytes of
+# the file and of -shm. It runs in a child process, because closing the file would drop the locks
+# that this process holds.
 _HELD = """
 import fcntl, os, sys
 for path, start, length in ((sys.argv[1], 0x40000002, 510), (sys.argv[1] + "-shm", 120, 9)):
@@ -48,7 +49,7 @@ for path, start, length in ((sys.argv[1], 0x40000002, 510), (sys.argv[1] + "-shm
 
 
 def remembered(store: Store) -> list[tuple[str, Head]]:
-    """Return every chain end that was acknowledged here, as far as that is still known."""
+    """Return the last acknowledged event of every chain, as far as it is still known."""
     try:
         return store.maintenance.remembered()
     except ForestayError:
@@ -57,7 +58,7 @@ def remembered(store: Store) -> list[tuple[str, Head]]:
 
 
 def quarantined(home: str) -> list[str]:
-    """Return what was moved to the quarantine; it may contain anything that was ever recorded."""
+    """Return the files in the quarantine; they can contain anything that was ever recorded."""
     return files.list_paths(os.path.join(home, files.QUARANTINE))
 
 
@@ -93,7 +94,7 @@ class Rebuild:
             except (OSError, subprocess.SubprocessError) as error:
                 raise StoreFailed("could not find out whether the database is in use") from error
             if is_in_use:
-                # Its last connection would remove the log of the new file on closing.
+                # SQLite would remove the log of the new file when the last connection closes.
                 raise Busy(
                     "another process has the database open",
                     hint="end it (an agent, an editor, a server), then: forestay doctor --fix",
@@ -140,7 +141,7 @@ class Rebuild:
     def _salvage(self) -> None:
         """Write what can be read of the damaged database into a pack.
 
-        It stays until a rebuild succeeds, so that one that is killed loses nothing.
+        The pack stays until a rebuild succeeds, so that a killed rebuild loses nothing.
         """
         store = self._open(self._home)
         try:
@@ -161,7 +162,7 @@ class Rebuild:
         return [path for path in found if os.path.exists(path)]
 
     def _compare(self, store: Store) -> None:
-        """Add to `lost` what was known and is not in the new database."""
+        """Add to `lost` what is known to have existed and is not in the new database."""
         there = backup.last_seqs(store)
         for session, count in self._counts.items():
             if there.get(session, 0) < count:
@@ -179,12 +180,16 @@ class Rebuild:
         if self._machine is not None and self._machine.has_places:
             self._machine.write_places(store.machine)
         elif backup.last_seqs(store):
-            self.lost.append("which folder works on which session: forestay session use SESSION")
+            use = "forestay session use SESSION"
+            self.lost.append(f"the current session of each folder; to choose it again: {use}")
             if os.path.exists(os.path.join(self._home, files.KEYS)):
-                self.lost.append("its remotes: forestay remote add NAME ADDRESS")
+                self.lost.append("its remotes; to add one again: forestay remote add NAME ADDRESS")
 
     def _replace_database(self) -> None:
-        """Move the log first and the heads last: after a crash, checks report the loss."""
+        """Replace the database files.
+
+        Move the log first and the heads file last: after a crash, checks report the loss.
+        """
         fresh = os.path.join(self._new, files.DATABASE)
         if os.path.exists(fresh + "-wal"):
             raise StoreFailed("the new database was not closed properly", file=fresh)

@@ -1,8 +1,8 @@
-"""Which session a command uses here, which project this is, and which processes work on it.
+"""Find the session that a command uses in this folder, its project, and its processes.
 
-The *tree* is the folder of the work, with its own *current* session: the one last started, resumed
-or chosen in it. The *project* is found by keys of the tree (see `project`). A *holder* is a live
-process that works on a session; a dead one that was not released shows that the session was
+The *tree* is the folder of the work. Its *current* session is the one last started, resumed or
+chosen in it. The *project* is found by keys of the tree (see `project`). A *holder* is a process
+that is registered as working on a session; if it died without being released, the session was
 *interrupted*.
 
 Writes never guess: without an explicit session, a live agent run above this process, or an open
@@ -69,16 +69,16 @@ class Workspace:
     # -- which session -------------------------------------------------------------------------
 
     def current(self) -> str:
-        """Return the session used here without being named, or "" if there is none."""
+        """Return the session that a command in this folder uses by default, or "" if none."""
         self._session_above = self._find_session_above()
         return self._session_above or self.chosen_here()
 
     def is_overridden(self) -> bool:
-        """Return whether a process above this one, not this folder, determines the session."""
+        """Return whether a parent process (an agent run), not this folder, decides the session."""
         return bool(self._session_above) and self._session_above != self.chosen_here()
 
     def require(self, *, open_only: bool) -> str:
-        """Return the session used here; raise `NoSession` with the open ones if it is unclear."""
+        """Return the session that a command here uses; if unclear, raise with the open ones."""
         session = self.current()
         if not session:
             raise self._none("no session is current in this folder")
@@ -112,7 +112,7 @@ class Workspace:
         self._machine.projects.record_tree(self.spot(), None, members=sessions)
 
     def spot(self) -> TreeRecord:
-        """Return this tree in the form in which the store remembers it."""
+        """Return this tree as the record that the store has for it."""
         inode, project, _ = self._known
         if inode == self._inode:
             return TreeRecord(self.tree.root, inode, project)
@@ -122,7 +122,7 @@ class Workspace:
             self._inode,
             self.project(),
             id=short_id(self._clock),
-            # A folder name may be any bytes; the shown name is text.
+            # A folder name can be any bytes; the name that is shown must be text.
             name=terminal(os.path.basename(self.tree.main)) or "/",
             keys=self._all_keys(),
         )
@@ -144,7 +144,7 @@ class Workspace:
         if inode and (inode == self._inode or project == self.project()):
             return session
         found, is_certain = ("", False) if inode else self._match()
-        # A folder that was certainly moved keeps its current session.
+        # A folder that was moved keeps its current session, if the move is certain.
         return self._session_of_moved(found) if is_certain else ""
 
     @property
@@ -188,7 +188,7 @@ class Workspace:
         return next((n for n, id, _ in self._machine.projects.all() if id == found), 0)
 
     def mark(self) -> str:
-        """Write the marker by which this tree is recognized anywhere; return its path."""
+        """Write the marker file that identifies this project on any device; return its path."""
         from forestay.workspace.project import strong_keys, write_marker
 
         project = self._machine.projects.record_tree(self.spot(), None)
@@ -240,7 +240,7 @@ class Workspace:
 
     @staticmethod
     def distinct(held: list[tuple[Holder, str]]) -> list[tuple[Holder, str]]:
-        """Return each process once: as an agent if it runs one."""
+        """Return each process once; if it is registered twice, the entry as an agent."""
         agents = {holder.process for holder, _ in held if holder.agent}
         return [(h, state) for h, state in held if h.agent or h.process not in agents]
 
@@ -282,7 +282,7 @@ def find_session(store: Store, text: str) -> str:
     raise NoSession(
         f"{text} could be any of {len(found)} sessions",
         why=", ".join(found[:5]),
-        hint="type more of the id",
+        hint="type more characters of the id",
         choices=[_choice(store, id) for id in found[:_MAX_CHOICES]],
     )
 

@@ -34,15 +34,15 @@ _HEX = frozenset("0123456789abcdef")
 def complete_change(
     given: FileChanged, tree: Tree, known: Row | None, now: int
 ) -> tuple[FileChanged, Seen]:
-    """Fill in a change: action, digests and line counts, where they are absent.
+    """Return a change with its missing action, digests and line counts filled in.
 
-    The second value is stamp and digest of the file as it is now, empty where they are useless.
+    Return also the current stamp and digest of the file, both empty if they cannot be used later.
     """
     path = given.path
     for digest in (given.before, given.after):
         if digest and (len(digest) != 64 or not _HEX.issuperset(digest)):
             raise InvalidInput(
-                f"{digest[:20]} is not a SHA-256", why="it has 64 hexadecimal digits"
+                f"{digest[:20]} is not a SHA-256", why="a SHA-256 has 64 hexadecimal digits"
             )
     last = known.after if isinstance(known, File) else ""
     is_known = isinstance(known, File) and known.action != "deleted"
@@ -108,9 +108,10 @@ def read_artifact(
 
 
 class OutputFiles(Struct, frozen=True):
-    """The expected outputs of a piece of work: what to save, and the status of each path.
+    """The expected output files of a phase: what to save, and the status of each path.
 
-    A status is `kept`, `as it was` if the same content is stored already, `missing`, or why not.
+    A status is `kept`, `as it was` (the same content is stored already), `missing`, or the reason
+    why the file is not saved.
     """
 
     bodies: list[ArtifactSaved] = []
@@ -124,7 +125,7 @@ def collect_outputs(
     secrets_in: Callable[[str], list[str]],
     known: Callable[[str], Row | None],
 ) -> OutputFiles:
-    """Read the expected files. One that cannot be saved gets a status and stops nothing."""
+    """Read the expected files; one that cannot be saved only gets a status."""
     outputs, room = OutputFiles(), MAX_ARTIFACT
     for path in dict.fromkeys(paths):
         try:

@@ -1,7 +1,7 @@
-"""Run git: the only place that starts it.
+"""Run git. No other module starts it.
 
-Answers are reliable and quick: git's own variables cannot redirect it to another repository, it
-asks nothing, fetches nothing, takes no lock, and has a time limit.
+Variables such as GIT_DIR cannot redirect git to another repository. It asks the user nothing,
+fetches nothing, takes no lock, and has a time limit.
 """
 
 from __future__ import annotations

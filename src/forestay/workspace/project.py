@@ -5,9 +5,9 @@ A project is a local id with a set of *keys*, each a (kind, value). Keys of the 
 `remote`, `root`) state what it is, wherever it is. Two sets *agree* in a strong kind if they share
 a value of it, and *clash* if both have values and share none.
 
-The decision must recognize a move, a second clone or a fork by keys. A wrong match would write one
-project's work into another's sessions, so if keys contradict each other, or several projects fit
-equally well, the answer is none of them, and nothing is ever merged.
+A moved folder, a second clone and a fork have to be recognized by these keys. A wrong match would
+write one project's work into another's sessions. So if keys contradict each other, or several
+projects fit equally well, no project matches; projects are never merged.
 """
 
 from __future__ import annotations
@@ -38,7 +38,10 @@ _MOVED, _AGREES, _MOVED_AND_AGREES, _HERE, _MARKED = range(5)
 
 
 def place_keys(tree: Tree) -> list[Key]:
-    """Return where it is: path and inode of the main checkout, and its repository. One stat."""
+    """Return the keys of the place: path and inode of the main checkout, and its repository.
+
+    This costs one `stat` call.
+    """
     keys = [("path", tree.main)]
     if inode := inode_of(tree.main):
         keys.append(("inode", inode))
@@ -48,7 +51,7 @@ def place_keys(tree: Tree) -> list[Key]:
 
 
 def strong_keys(tree: Tree) -> list[Key]:
-    """Return what it is, as far as a few small files show: marker and remote."""
+    """Return the strong keys that a few small files contain: marker and remote."""
     keys = []
     if marker := _marker(tree):
         keys.append(("marker", marker))
@@ -58,9 +61,9 @@ def strong_keys(tree: Tree) -> list[Key]:
 
 
 def root_keys(tree: Tree, environ: Mapping[str, str], *, timeout: float = 2.0) -> list[Key]:
-    """Return the first commits of its history from git, within `timeout` seconds.
+    """Return the first commits of the tree's history as keys; wait at most `timeout` seconds.
 
-    Empty for a shallow clone, whose first commit is arbitrary, and without git.
+    Return nothing without git, and for a shallow clone, whose first commit is arbitrary.
     """
     if not tree.common_dir or os.path.exists(os.path.join(tree.common_dir, "shallow")):
         return []
@@ -68,12 +71,12 @@ def root_keys(tree: Tree, environ: Mapping[str, str], *, timeout: float = 2.0) -
 
     command = ("--no-replace-objects", "rev-list", "--max-parents=0", "HEAD", "--")
     found = git.run_git(tree, environ, *command, timeout=timeout) or b""
-    # A history may have many first commits; a few are enough to recognize it.
+    # A history can have many first commits; a few are enough to recognize it.
     return [("root", line) for line in sorted(found.decode("ascii", "replace").split())[:16]]
 
 
 def inode_of(path: str) -> str:
-    """Return "device:inode" of what is at `path` now, or ""."""
+    """Return "device:inode" of the file or folder at `path`, or "" if there is none."""
     try:
         facts = os.stat(path)
     except (OSError, ValueError):
@@ -82,7 +85,7 @@ def inode_of(path: str) -> str:
 
 
 def write_marker(tree: Tree, project: str) -> str:
-    """Write the marker by which the tree is recognized anywhere; return its path."""
+    """Write the marker file by which the project is recognized on any device; return its path."""
     path = os.path.join(tree.root, MARKER)
     try:
         os.makedirs(os.path.dirname(path), exist_ok=True)
@@ -108,7 +111,7 @@ def normalise_remote(url: str) -> str | None:
     """Return one form for all addresses of a repository: "host/path", without credentials.
 
     git@host:a/b.git, ssh://git@HOST:22/a/b/ and https://user:secret@host/a/b are the same. A folder
-    on this machine is "/path". None for an address that names no place of its own.
+    on this machine is "/path". Return None for a relative folder or an address without a path.
     """
     text = url.strip()
     if len(text) > 2000 or not text.isprintable():
@@ -143,7 +146,7 @@ def _from_url(scheme: str, rest: str) -> tuple[str | None, str]:
 def _from_scp(text: str) -> tuple[str | None, str]:
     before, slash, after = text.partition("/")
     host, colon, path = (before.rpartition("@")[2] + slash + after).partition(":")
-    # Without a colon it is a relative folder; C:\x is one on Windows.
+    # Without a colon it is a relative folder; C:\x is a folder on Windows.
     if not colon or "/" in host or len(host) < 2:
         return None, ""
     return host, path
@@ -192,7 +195,7 @@ def _config_value(raw: str) -> str:
 
 
 class KnownProject:
-    """A project of the store: its keys, and what is at each of its paths now."""
+    """A project in the store: its keys, and the inode at each of its paths now."""
 
     __slots__ = ("id", "inodes", "keys")
 
@@ -201,7 +204,7 @@ class KnownProject:
 
     @classmethod
     def from_disk(cls, id: str, keys: Iterable[Key]) -> KnownProject:
-        """Build it with the inodes on disk, which a decision about moved folders needs."""
+        """Read the current inodes of its paths, which show whether a folder was moved."""
         keys = list(keys)
         return cls(id, keys, {v: inode_of(v) for kind, v in keys if kind == "path"})
 
@@ -209,9 +212,9 @@ class KnownProject:
 def match_project(keys: Iterable[Key], known: Iterable[KnownProject]) -> tuple[str, bool]:
     """Return the known project that has these keys, "" if none, and whether that is certain.
 
-    The best fit is accepted if it is the only one of its rank and nothing contradicts it; it is
-    certain unless only the inode matches. Missing keys cannot contradict: before a new project is
-    created, ask with all of them. Pure: same arguments, same result.
+    The best fit is accepted if it is the only one of its rank and no key contradicts it. It is
+    certain unless only the inode matches. A missing key contradicts nothing, so pass all keys
+    before a new project is created. The function is pure.
     """
     here = _by_kind(keys)
     fits = [(*fit, project.id) for project in known if (fit := _fit(here, project))]
@@ -228,7 +231,7 @@ def _by_kind(keys: Iterable[Key]) -> Kinds:
 
 
 def _fit(here: Kinds, project: KnownProject) -> tuple[int, bool] | None:
-    """Return how well a project fits, and whether strong keys contradict; None if it does not."""
+    """Return how well a project fits, and whether strong keys clash; None if it does not fit."""
     theirs = _by_kind(project.keys)
     both = here.keys() & theirs.keys()
     same = {kind for kind in both if here[kind] & theirs[kind]}
@@ -238,8 +241,8 @@ def _fit(here: Kinds, project: KnownProject) -> tuple[int, bool] | None:
     # An old path that still leads to this very folder is a bind mount, not a move.
     is_mounted = "inode" in same and here["inode"] & set(project.inodes.values())
     if same & {"path", "gitdir"} or is_mounted:
-        # A remote may be renamed in place; but a marker that changed, or nothing left in
-        # common, is another project in the same folder.
+        # The remote of a project can change. But if the marker changed, or no strong key is left,
+        # the folder contains another project now.
         return _HERE, bool(clash) and ("marker" in clash or not agree)
     # An inode that contradicts the repository's strong keys was merely reused.
     if "inode" in same and not clash:

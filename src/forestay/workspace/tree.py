@@ -1,10 +1,10 @@
-"""The working tree, its git state, and changes to its files.
+"""Find the working tree, read its git state, and detect changes to its files.
 
-A *tree* is the folder of the work: the nearest one upwards with a `.git` or a `.forestay/project`
-(the *marker*), else the current folder. A git *worktree* is a tree of its own that shares the
-repository of its *main* checkout. A path is stored *relative* to its tree, with `/`, and never
-leads out of it. *Drift* is how files changed since they were last recorded. The *stamp* of a file
-is what the system knows of it without reading it.
+A *tree* is the folder of the work: the current folder or the nearest one above it that has a `.git`
+or a `.forestay/project` (the *marker*); if there is none, the current folder. A git *worktree* is a
+separate tree that shares the repository of its *main* checkout. A path is stored *relative* to its
+tree, with `/`, and never leads out of it. *Drift* is how files changed since they were last
+recorded. The *stamp* of a file is its size, times and inode, which are known without reading it.
 
 Everything is read from git's files, within bounds; no program is started. `project` decides which
 project a tree belongs to, `base.process` which processes are alive.
@@ -30,13 +30,13 @@ if TYPE_CHECKING:
 
 MARKER = os.path.join(".forestay", "project")
 MAX_HASHED = 256 * 1024 * 1024
-"""Larger files are not hashed, because it takes too long; only the change is recorded."""
+"""The size limit for hashing a file; of a larger one only the change is recorded."""
 _PACKED_REFS_LIMIT = 1 << 20
 _PATH_LIMIT = 4096
 _INDEX_LIMIT = 1 << 28
 _HEX = frozenset("0123456789abcdef")
-# How long a change time may stay the same: a tick of any kernel; two seconds on disks with
-# whole seconds.
+# For how long two changes can get the same change time: a tick of any kernel, or two seconds on
+# disks that store whole seconds.
 _TICK_MS = 20
 _COARSE_MS = 2_500
 
@@ -99,7 +99,7 @@ def is_plain(tree: Tree) -> bool:
 
 
 def head(tree: Tree) -> tuple[str | None, str | None]:
-    """Return branch and commit that are checked out; None for what is missing or slow to read.
+    """Return the checked-out branch and commit; None for one that is missing or slow to read.
 
     A detached head has only a commit, a repository without commits only a branch.
     """
@@ -132,7 +132,7 @@ def git_operation(tree: Tree) -> str:
         facts = os.stat(tree.git_dir)
     except OSError:
         return ""
-    # All of them are names in one folder: while it is unchanged, so are they.
+    # Each operation leaves a file in one folder: while the folder is unchanged, so is the answer.
     stamp = files.stamp_of(facts)
     if _IDLE_STAMPS.get(tree.git_dir) == stamp:
         return ""
@@ -164,7 +164,7 @@ def is_tracked(tree: Tree, path: str) -> bool:
 
 
 def _has_entry(index: bytes, name: bytes) -> bool:
-    """Return whether the index has exactly this name: its length precedes it."""
+    """Return whether the git index has exactly this name; the length before it is compared, too."""
     at = index.find(name + b"\0")
     while at >= 0:
         lengths = (int.from_bytes(index[at - n : at - n + 2], "big") & 0xFFF for n in (2, 4))
@@ -195,7 +195,7 @@ def _repository(folder: str) -> tuple[str | None, str | None]:
     """Return the git folder of a checkout and the shared one, if they are intact."""
     git_dir = os.path.join(folder, ".git")
     if not os.path.isdir(git_dir):
-        # Worktrees and submodules have a file that names the real one.
+        # In worktrees and submodules `.git` is a file that names the real folder.
         pointer = files.read_text(git_dir) or ""
         if not pointer.startswith("gitdir: "):
             return None, None
@@ -208,7 +208,7 @@ def _repository(folder: str) -> tuple[str | None, str | None]:
 
 
 def _commit_of(tree: Tree, name: str) -> str | None:
-    for _ in range(5):  # a ref may name another; git stops at five as well
+    for _ in range(5):  # a ref can name another; git stops after five, too
         # The text comes from a file: it must not lead us out of the repository.
         if not name.startswith("refs/") or ".." in name:
             return None
@@ -239,10 +239,10 @@ def _is_hash(text: str) -> bool:
 
 
 def relative(path: str, root: str, *, cwd: str | None = None) -> str:
-    """Return the stored form of a path inside the tree; InvalidInput if it leads out.
+    """Return the stored form of a path inside the tree; raise InvalidInput if it leads out.
 
-    A path that is not absolute starts at `cwd`. The name counts: a symbolic link inside the tree is
-    recorded as itself, wherever it points to. `root` must be real.
+    A relative path starts at `cwd`. A symbolic link inside the tree is recorded under its own name,
+    wherever it points to. `root` must not contain links.
     """
     _require_storable(path)
     # Two leading slashes equal one, but normpath leaves them.
@@ -262,9 +262,9 @@ def relative(path: str, root: str, *, cwd: str | None = None) -> str:
 
 
 def absolute(stored: str, root: str) -> str:
-    """Return the real path of a stored path that anyone may have written.
+    """Return the real path of a stored path, which can come from an untrusted file or device.
 
-    Raises InvalidInput if it is not a plain path downwards, or if links lead it out of the tree.
+    Raise InvalidInput if it is not a plain path below the tree, or if links lead out of the tree.
     """
     _require_storable(stored)
     full = os.path.join(root, stored)
@@ -298,12 +298,11 @@ def _relative_to(path: str, root: str) -> str | None:
 
 
 def file_facts(path: str, now: int) -> tuple[str | None, str] | None:
-    """Return SHA-256 and stamp of a file; None if there is none.
+    """Return the SHA-256 and the stamp of a file; None if the file does not exist.
 
-    The digest is None for what is not a regular file, cannot be read or is larger than
-    `MAX_HASHED`. The stamp is taken before the bytes, so a change while hashing shows as a
-    difference later; it is empty if a change soon after `now` (in milliseconds) might not show in
-    it.
+    The digest is None if it is not a regular file, cannot be read, or is larger than `MAX_HASHED`.
+    The stamp is read before the bytes, so a change while hashing shows as a difference later. It is
+    empty if a change soon after `now` (in milliseconds) could leave it the same.
     """
     try:
         facts = os.stat(path)
@@ -313,9 +312,9 @@ def file_facts(path: str, now: int) -> tuple[str | None, str] | None:
 
 
 def digest_of(path: str, known: Seen, now: int) -> Seen:
-    """Return stamp and SHA-256 of a file, read only if its stamp is not the known one.
+    """Return the stamp and SHA-256 of a file; read the file only if its stamp differs from `known`.
 
-    Both as in `file_facts`; the digest is empty if the file could not be read.
+    Both are those of `file_facts`; the digest is empty if the file could not be read.
     """
     try:
         if known[0] and known[0] == files.stamp_of(os.stat(path)):
@@ -327,7 +326,7 @@ def digest_of(path: str, known: Seen, now: int) -> Seen:
 
 
 def _is_settled(facts: os.stat_result, now: int) -> bool:
-    """Return whether the clock of the disk has advanced since the last change."""
+    """Return whether a change from now on would get another change time than the last one."""
     whole_seconds = facts.st_ctime_ns % 1_000_000_000 == 0
     return facts.st_ctime_ns // 1_000_000 + (_COARSE_MS if whole_seconds else _TICK_MS) <= now
 
@@ -351,10 +350,10 @@ def check_drift(
 ) -> list[tuple[str, str]]:
     """Return (path, "same" | "changed" | "missing" | "not checked") for each file.
 
-    An entry is (stored path, digest) as recorded; `seen` has stamp and digest of paths that were
-    hashed before. A file with the same stamp has the same digest; only the others are hashed. At
-    most `limit` files are checked, for about `ms` milliseconds; the rest, and what is too large for
-    that time, is not checked.
+    An entry is a recorded pair (stored path, digest); `seen` has the stamp and digest of paths that
+    were hashed before. A file with the same stamp has the same digest, so only other files are
+    hashed. At most `limit` files are checked, for about `ms` milliseconds; the rest, and files that
+    are too large for that time, are "not checked".
     """
     deadline = clock.monotonic() + ms / 1000
     found = []

@@ -304,7 +304,7 @@ def test_id_in_use_is_refused(stay: Forestay, s: Session) -> None:
 
 def test_key_cannot_be_reused_for_another_call(s: Session) -> None:
     s.note("one", key="k")
-    with pytest.raises(Refused, match="was used for something else"):
+    with pytest.raises(Refused, match="was already used for another call"):
         s.note("another", key="k")
     with pytest.raises(Refused):
         s.decide("one", key="k")

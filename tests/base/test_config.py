@@ -358,7 +358,7 @@ def test_fifo_in_place_of_the_file_does_not_hang(home: Path) -> None:
 def test_file_that_others_may_write_is_refused(home: Path) -> None:
     write(home, 'pager = "evil"\n').chmod(0o666)
     home.chmod(0o755)
-    with pytest.raises(Refused, match="others may write"):
+    with pytest.raises(Refused, match="other users of this computer can write"):
         read(home)
 
 

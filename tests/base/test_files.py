@@ -734,7 +734,7 @@ def test_private_reading_refuses_what_others_could_have_written(tmp_path: Path) 
     path.write_bytes(b"data")
     path.chmod(0o666)
     tmp_path.chmod(0o755)
-    with pytest.raises(Refused, match="others may write"):
+    with pytest.raises(Refused, match="other users of this computer can write"):
         files.read_bounded(str(path), 10, private=True)
     path.chmod(0o644)
     assert files.read_bounded(str(path), 10, private=True) == b"data"

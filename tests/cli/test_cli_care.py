@@ -203,7 +203,7 @@ def test_skipped_sessions_are_not_counted_as_restored(cli: Cli, tmp_path: Path) 
     cli.ok("session", "forget", "first", "--yes")
     cli.ok("note", "x")
     answer = cli.ok("backup", "restore", saved)
-    assert "skipped first: it was forgotten here" in answer.out
+    assert "skipped first: it was forgotten on this device" in answer.out
     assert "0 events restored in 0 sessions; 2 already stored; 1 session skipped" in answer.out
     other = str(tmp_path / "other")
     answer = cli.ok("--home", other, "backup", "restore", saved)

@@ -305,7 +305,10 @@ def test_session_with_the_lock_of_a_dead_process_is_not_cleaned_up(cli: Cli) -> 
     began = time.monotonic()
     answer = cli("files", "cleanup", "--yes")
     assert answer.code == 4 and folder.is_dir() and time.monotonic() - began < 4
-    assert "is the lock of process 4194303, which is not running here: delete it" in answer.out
+    assert (
+        "is the lock of process 4194303, which does not run on this machine: delete it"
+        in answer.out
+    )
 
 
 def test_linked_folder_is_not_cleaned_up(cli: Cli, tmp_path: Path) -> None:

@@ -185,7 +185,7 @@ def test_doctor_names_lost_events_and_exits_5(cli: Cli, home: Path) -> None:
     assert answer.code == 5 and "lost     session login: 1 of 2 event(s)" in answer.out
     assert cli.json("status")["session"] == "login"
     cli.start("Another")
-    assert "acknowledged here" in cli("verify").out
+    assert "recorded on this device" in cli("verify").out
 
 
 @pytest.mark.parametrize(

@@ -197,7 +197,7 @@ def test_erased_event_cannot_be_undone_and_an_undo_is_not_erased_alone(cli: Cli)
     alone = cli("session", "forget", "4", "--yes")
     assert alone.code == 4 and "forestay session forget 2 4" in alone.err
     cli.ok("session", "forget", "2", "4", "--yes")
-    assert "cannot be undone" in cli("undo").err
+    assert "cannot be restored" in cli("undo").err
     assert "was forgotten" in cli("undo", "2").err
     assert cli("session", "forget", "5", "--yes").code == 4
     cli.ok("undo", "3")
@@ -219,7 +219,7 @@ def test_concurrent_reader_does_not_prevent_erasing_from_backups(cli: Cli, home:
     cli.ok("backup", "create")
     with forestay.open(str(home)) as stay, stay.context.store.view("plan"):
         answer = cli("session", "forget", "plan", "--yes")
-    assert (answer.code, "old pages" in answer.err) == (6, True)
+    assert (answer.code, "still in the files" in answer.err) == (6, True)
     assert not any(_in_pack(path, WORD.lower().encode()) for path in home.rglob("*.fspack"))
 
 

@@ -96,8 +96,8 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, pg_store: str) -> Path
 def test_doctor_reports_that_it_cannot_check_the_files_of_a_server(cli: Cli) -> None:
     cli.start()
     reported = cli("doctor")
-    assert "sessions are kept in postgresql://" in reported.out
-    assert "its files, and their backups, are looked after there" in reported.out
+    assert "sessions are stored in postgresql://" in reported.out
+    assert "checks and backups of its files are done on the server" in reported.out
     # The tests' own server runs without fsync, which the doctor reports; a given one may not.
     assert ("fsync = off" in reported.out) == (reported.code != 0)
     assert not (Path(os.environ["FORESTAY_HOME"]) / "backups").exists()

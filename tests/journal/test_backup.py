@@ -160,7 +160,7 @@ def test_a_forgotten_session_does_not_come_back(home: Home, other: Home) -> None
     outcome = other.absorb(packs[0])
     skipped, taken = outcome.sessions
     assert (skipped.session, skipped.new, skipped.held) == ("s-1", 0, 2)
-    assert "forgotten here" in skipped.why
+    assert "forgotten on this device" in skipped.why
     assert taken == restore.SessionResult("s-2", 0, 2)
     assert all(sealed.data is None for sealed in other.events("s-1"))
 
@@ -179,7 +179,7 @@ def test_a_session_whose_id_differs_in_case_only_is_left_alone(home: Home, other
     home.start("Fix-Login")
     other.start("fix-login")
     (taken,) = other.absorb(home.export("Fix-Login")).sessions
-    assert "other letter case" in taken.why
+    assert "only in upper and lower case" in taken.why
     assert len(other.events("fix-login")) == 1
 
 

@@ -111,7 +111,7 @@ def test_moved_store_names_its_new_place_and_can_be_unsealed(
         with pytest.raises(Refused, match=r"were moved to sqlite:.*elsewhere") as caught:
             use()
         assert caught.value.exit_code == 4 and "move --unseal" in caught.value.hint
-    with pytest.raises(Outdated, match="nothing can be recorded here"):
+    with pytest.raises(Outdated, match="nothing can be recorded in this store"):
         running.session("login").note("late")
     with pytest.raises(Refused, match="were moved to"):
         home.backups.move(elsewhere(tmp_path))
@@ -192,7 +192,7 @@ def test_a_damaged_session_is_not_moved_and_nothing_is_sealed(
 ) -> None:
     with monkeypatch.context() as patch:
         patch.setattr(moving, "_difference", lambda ours, theirs: "event 1 differs")
-        with pytest.raises(Damaged, match="not the same"):
+        with pytest.raises(Damaged, match="differs from the original"):
             home.backups.move(elsewhere(tmp_path))
     home.session("login").note("still here")
     home.context.store.machine.tables.write(

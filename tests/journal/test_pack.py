@@ -235,7 +235,7 @@ def test_session_that_changes_during_packing_is_refused() -> None:
 def test_a_half_erased_event_is_not_packed_as_an_erased_one() -> None:
     good = history()[0]
     broken = [Range("s-1", "device-a", 1, "", [Sealed(good.header, None, good.data)])]
-    with pytest.raises(Damaged, match="half erased"):
+    with pytest.raises(Damaged, match="only partly erased"):
         written(broken)
 
 

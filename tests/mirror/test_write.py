@@ -315,9 +315,8 @@ def test_lock_of_a_dead_process_is_reported_at_once_and_not_removed(make: Make) 
     began, stated = time.monotonic(), lock.read_text()
     project.session.note("kept")
     assert time.monotonic() - began < 3 and lock.read_text() == stated
-    reported = (
-        f"{lock} is the lock of process {stated.strip()}, which is not running here: delete it"
-    )
+    process = f"process {stated.strip()}, which does not run on this machine"
+    reported = f"{lock} is the lock of {process}: delete it"
     assert project.suspended == reported and reported in " ".join(project.notices)
     assert project.ai("state.yaml").read_bytes() == before
     lock.unlink()

@@ -658,7 +658,7 @@ def test_every_method_appends_once_and_not_again_with_the_same_key(
         again = verb(f"k{number}")
         assert session.repeated and again.event.id == first.event.id
     used = seq(session)
-    with pytest.raises(Refused, match="was used for something else"):
+    with pytest.raises(Refused, match="was already used for another call"):
         session.essay.approve("G2", key="k0")
     assert seq(session) == used
 

@@ -339,7 +339,7 @@ def test_a_repeated_call_with_its_key_judges_nothing_again(place: Place) -> None
     again = session.phases.done(0, key="k")
     assert session.repeated and (again.event.id, again.passed) == (first.event.id, True)
     assert state_of(session).core.phase == 1
-    with pytest.raises(Refused, match="used for something else"):
+    with pytest.raises(Refused, match="already used for another call"):
         session.phases.done(1, key="k")
     failed = session.phases.fail(1, issue="red", key="f")
     assert session.phases.fail(1, issue="red", key="f").event.id == failed.event.id

@@ -268,7 +268,7 @@ def test_proof_repeated_with_the_same_key_is_run_once(session: Session, project:
     first = session.proofs.run(argv, key="k1")
     assert session.proofs.run(argv, key="k1") == first and session.repeated
     assert (project.parent / "ran").read_text() == "ran\n"
-    with pytest.raises(Refused, match="used for something else"):
+    with pytest.raises(Refused, match="already used for another call"):
         session.proofs.run(["true"], key="k1")
 
 

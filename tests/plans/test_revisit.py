@@ -265,7 +265,7 @@ def test_undo_with_the_same_key_is_done_once(plain: Session) -> None:
     plain.revisit.apply("t1", impact="minor", key="there")
     back = plain.revisit.undo(key="back")
     assert plain.revisit.undo(key="back").id == back.id and plain.repeated
-    with pytest.raises(Refused, match="used for something else"):
+    with pytest.raises(Refused, match="already used for another call"):
         plain.revisit.undo(key="there")
 
 

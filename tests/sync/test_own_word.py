@@ -747,7 +747,7 @@ def test_events_in_a_file_under_our_id_are_not_pushed_unless_confirmed(
     bob = under_the_id_of(world, "bob", ann.context.store.machine.device)
     bob.session("login").note("never said by ann")
     path = exported(world, bob, "forged")
-    with pytest.raises(Refused, match="under an id of this device") as refused:
+    with pytest.raises(Refused, match="with the id of this device") as refused:
         ann.backups.import_(path)
     assert "forestay backup restore FILE" in refused.value.hint
     # Her next event would follow it, and no other device could accept that.

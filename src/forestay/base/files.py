@@ -63,7 +63,7 @@ _MEANING: dict[int, tuple[type[ForestayError], str]] = {
     errno.EISDIR: (InvalidInput, "this is a folder; name a file"),
     errno.ELOOP: (InvalidInput, "symbolic links are not followed here; name the real file"),
     errno.ENAMETOOLONG: (InvalidInput, "choose a shorter name"),
-    errno.EINVAL: (InvalidInput, "this name is not possible here"),
+    errno.EINVAL: (InvalidInput, "this file system does not allow this name"),
     errno.ENXIO: (InvalidInput, "this is a socket or a device; name a file"),
 }
 
@@ -125,7 +125,7 @@ def make_private_dir(path: str) -> bool:
     """Ensure that `path` is a folder only this user can change; return whether it was created.
 
     Missing parents are created too, all 0700 whatever the umask is, and their names are synced. An
-    existing folder of another user, or one that others may write to, is refused, not repaired.
+    existing folder of another user, or one that other users can write to, is refused, not repaired.
     """
     _require_path(path)
     try:
@@ -181,7 +181,7 @@ def _require_ours(path: str, facts: os.stat_result) -> None:
         )
     if facts.st_mode & 0o022:
         raise Refused(
-            f"others may write to {path}",
+            f"other users of this computer can write to {path}",
             why=f"its mode is {stat.S_IMODE(facts.st_mode):04o}",
             hint=f"chmod 700 {shell_quote(path)}",
             file=path,
@@ -442,7 +442,7 @@ def require_no_link(folder: str) -> None:
         raise Refused(
             f"{folder} is a symbolic link",
             why="files are not written through a link",
-            hint="put a folder in its place",
+            hint="replace it by a folder",
             file=folder,
         )
 
@@ -752,7 +752,9 @@ def _require_private(path: str, facts: os.stat_result) -> None:
     open_to_others = facts.st_mode & 0o022 and os.stat(folder_of(path)).st_mode & 0o011
     if facts.st_uid not in (0, os.geteuid()) or open_to_others:
         raise Refused(
-            f"others may write to {path}", hint=f"chmod 600 {shell_quote(path)}", file=path
+            f"other users of this computer can write to {path}",
+            hint=f"chmod 600 {shell_quote(path)}",
+            file=path,
         )
 
 

@@ -93,7 +93,7 @@ def describe_stale_lock(path: str) -> str:
     pid = int(content) if content.isdecimal() and len(content) < 20 else 0
     # A process may delete its lock and end at once: only a file that is still there is stale.
     if pid and not process.pid_exists(pid) and files.read_text(path) == content:
-        return f"{path} is the lock of process {pid}, which is not running here: delete it"
+        return f"{path} is the lock of process {pid}, which does not run on this machine: delete it"
     # Another process may have got the number since, or the file may hold something else.
     if not content or _is_written_by_us(content.encode()) or _age(path) < _STALE_MS:
         return ""

@@ -220,7 +220,7 @@ def _columns(cluster: str) -> int:
 
 _REFUSED = "[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff]"
 _REFUSED_IN_LINE = "[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]"
-_RECORD_AS_FILE = "put it in a file and record that with: forestay record artifact PATH"
+_RECORD_AS_FILE = "write it to a file, then: forestay record artifact PATH"
 
 
 def is_text(value: str) -> bool:
@@ -307,7 +307,7 @@ def _why_not_an_id(text: str) -> str:
     if not text[0].isalnum():
         return "it must begin with a letter or a digit"
     if text[-1] == "." or ".." in text:
-        return "it may not end in '.' or contain '..'"
+        return "it must not end in '.' or contain '..'"
     if text.partition(".")[0].lower() in _DEVICES:
         return "Windows reserves this name for a device"
     return ""

@@ -1,4 +1,4 @@
-"""The journal: the only writer of events, and everything that reads or carries them whole.
+"""The journal: the only writer of events; it also reads, verifies, exports and moves them.
 
-Main modules: `journal` (append and read), `verify` (is it as it was written), `backup`.
+Main modules: `journal` (append and read), `verify` (detect changes), `backup`.
 """

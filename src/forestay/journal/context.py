@@ -58,7 +58,7 @@ class Follower:
         return ()
 
     def finish(self) -> None:
-        """Do what was put off: the process is about to end, or another one wants to see it."""
+        """Do delayed work now: the process is about to end, or another one needs the result."""
 
     def close(self) -> None:
         """Finish, and release everything. The context opens new followers when it is used again."""
@@ -202,7 +202,7 @@ class Context:
         try:
             act()
         except ForestayError as error:
-            self.notify(f"recorded, but: {error}")
+            self.notify(f"the event was recorded, but a later step failed: {error}")
 
     def notify(self, line: str) -> None:
         """Report something to the caller that is no error of its call."""
@@ -210,7 +210,7 @@ class Context:
             self.on_notice(line)
 
     def close(self) -> None:
-        """Close the followers and the store. May be called twice; using it again reopens them."""
+        """Close the followers and the store. Can be called twice; using it again reopens them."""
         for follower in self._followers or ():
             follower.close()
         if self._store is not None:

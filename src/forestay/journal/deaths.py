@@ -1,4 +1,4 @@
-"""What it means for a session that processes which held it have died."""
+"""Derive the state of a session from the processes that worked on it and have died."""
 
 from __future__ import annotations
 

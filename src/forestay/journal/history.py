@@ -246,8 +246,9 @@ def undo_targets(events: Sequence[Event], text: str) -> list[Event]:
     if last.id in gone:
         raise Refused(f"event {last.seq} was already undone", hint="forestay log")
     if isinstance(last.body, Erased):
-        why = "its content was erased and no longer counts"
-        raise Refused(f"event {last.seq} was forgotten", why=why, hint="forestay log")
+        why = "its content is erased, so it has no effect any more"
+        what = f"event {last.seq} was forgotten and cannot be undone"
+        raise Refused(what, why=why, hint="forestay log")
     targets = [
         event
         for event in _together(events, last)
@@ -262,7 +263,7 @@ def undo_targets(events: Sequence[Event], text: str) -> list[Event]:
 
 
 def _last_done(events: Sequence[Event], gone: Collection[str]) -> Event:
-    # Nobody wants to undo resuming a session.
+    # Resuming a session is not undone.
     done = (e for e in reversed(events) if e.kind not in _NOT_UNDONE and e.id not in gone)
     last = next((e for e in done if not isinstance(e.body, Erased)), None)
     if last is not None and last.kind in erasure.KINDS:

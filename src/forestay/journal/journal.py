@@ -78,7 +78,7 @@ class ExternalEvents(Struct, frozen=True):
 
 
 class AppendOptions(Struct, frozen=True):
-    """What an append may need besides its events.
+    """The options of an append, besides its events.
 
     `at` is when they happened, all of them or each. `foreign` events were made by another program,
     in a file: they are recorded unchanged. With `tree` the session becomes the current one of that
@@ -338,7 +338,7 @@ class Journal:
         return added[0]
 
     def rights(self, session: str) -> Rights:
-        """Return who may erase in a session, by what is known in this home."""
+        """Return which devices can erase events of a session, by the facts in this home."""
         remotes = self.store.machine.remotes
         return Rights(
             self.store.machine.devices(),
@@ -674,9 +674,9 @@ def _device_for(view: View, core: Core, clock: Clock) -> tuple[str, list[tuple[s
 def _used_key(key: str, earlier: Event) -> Refused:
     """Return the refusal of a key that stands for another call."""
     return Refused(
-        f"the key {key} was used for something else",
-        why=f"it stands for event {earlier.seq}, {earlier.kind}",
-        hint="use a key of its own for every call",
+        f"the key {key} was already used for another call",
+        why=f"it belongs to event {earlier.seq}, {earlier.kind}",
+        hint="use a new key for every call",
     )
 
 

@@ -166,9 +166,9 @@ class IncomingEvents:
         """Return what happens to these events and to what is held; `may` decides who can erase."""
         if core.forgotten and self._entitled is None:
             raise Refused(
-                f"session {self._session} was forgotten here",
-                why="its content must not come back",
-                hint="import it under another home if you want it again",
+                f"session {self._session} was forgotten on this device and is not imported",
+                why="a forgotten session must not be restored",
+                hint="to read it, import it into another home: forestay --home DIR backup import",
             )
         # What was forgotten here stays forgotten, even if another device adds events.
         is_over = core.forgotten or self.erases_session
@@ -181,8 +181,8 @@ class IncomingEvents:
             meeting.preserve_held()
         elif meeting.is_forgotten_by_others:
             raise Refused(
-                f"session {self._session} was forgotten by someone else",
-                why="it is not theirs to forget, so it stays here",
+                f"another person has forgotten session {self._session}; it stays on this device",
+                why="only its owner can erase it for others",
                 session=self._session,
             )
         return meeting

@@ -101,7 +101,7 @@ class _Move:
         begun = ("moving", "moved") if is_almost_done else ("moving",)
         if ours not in (None, *((self._target.shown, word) for word in begun)):
             raise moved(self._source.shown, ours or ("", ""))
-        # A store that was moved away may be filled again from the place it moved to.
+        # A store whose sessions were moved can be the target of the move back.
         if theirs not in (None, *((self._source.shown, word) for word in ("moved", "filling"))):
             raise moved(self._target.shown, theirs or ("", ""))
         for id, _ in self._sessions():
@@ -121,9 +121,9 @@ class _Move:
             same = all(one.header == other.header for one, other in pairs)
             if ours.seq < theirs.seq or not same:
                 raise Refused(
-                    f"session {id} has other events in {self._target.shown}",
-                    why="they would have to be merged",
-                    hint=f"forestay backup export FILE --session {id}, then import it there",
+                    f"{self._target.shown} already has other events of session {id}",
+                    why="a move does not merge events",
+                    hint=f"forestay backup export FILE --session {id}, then import FILE there",
                     session=id,
                 )
             return theirs.seq
@@ -207,15 +207,15 @@ class _Move:
             wrong = wrong or next((f.what for f in report.findings if f.code != "lost"), "")
             if wrong:
                 raise Damaged(
-                    f"session {id} is not the same in {self._target.shown}",
+                    f"the copy of session {id} in {self._target.shown} differs from the original",
                     why=wrong,
-                    hint=f"forestay verify {id}; nothing was sealed",
+                    hint=f"the original is unchanged and still in use; run: forestay verify {id}",
                     session=id,
                 )
 
     def copy_machine_facts(self) -> None:
-        """Copy what is true of this machine: its folders, bound files, agents and remotes."""
-        self._report("copying what is known of this machine", 0, 1)
+        """Copy the tables of this machine: its folders, bound files, agents and remotes."""
+        self._report("copying the tables of this machine", 0, 1)
         self._target.machine.tables.ensure_sessions([id for id, _ in self._sessions()])
         copy_machine(self._source.machine, self._target.machine)
 

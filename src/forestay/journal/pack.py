@@ -84,11 +84,11 @@ class Limits(NamedTuple):
 
 
 OWN = Limits(total=1 << 50)
-"""For packs that this home wrote itself: they may be as large as the store."""
+"""The limits for packs that this home wrote: they can be as large as the store."""
 
 
 class Manifest(Struct, frozen=True):
-    """What a pack states about itself; only reading it to the end proves it."""
+    """The description at the start of a pack; it is proved only when all of it is read."""
 
     created: int
     tool: str
@@ -259,7 +259,7 @@ def _records(item: Item) -> Iterator[bytes]:
 
 def _event_bytes(sealed: Sealed) -> bytes:
     if (sealed.salt is None) != (sealed.data is None):
-        raise Damaged("an event is half erased", hint="forestay verify")
+        raise Damaged("an event is only partly erased", hint="forestay verify")
     content = (sealed.salt or b"") + (sealed.data or b"")
     return _LENGTH.pack(len(sealed.header)) + sealed.header + content
 

@@ -1,4 +1,4 @@
-"""Which processes work on a session: this one registers itself, and notices the others."""
+"""Which processes work on a session: this one registers itself, and reports the others."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ class Presence(Follower):
         return self._context.workspace.hold(session, name, doing=doing)
 
     def release(self, holder: Holder | None) -> None:
-        """End what `hold_while` began; a holder that was there before is there again."""
+        """End the registration by `hold_while`, and restore the one before it, if any."""
         before = self._held.get(holder.session) if holder else None
         if before is not None:
             self._context.best_effort(lambda: self._context.store.machine.holders.add(before))
@@ -118,7 +118,7 @@ class Presence(Follower):
             if held:
                 self._context.workspace.release(held)
         except ForestayError as error:
-            # Every event is acknowledged: what is left over is a holder that will be found dead.
+            # No event is lost: another process will find that this holder is dead, and remove it.
             self._context.notify(f"could not release the session: {error}")
 
     def close_context(self) -> None:

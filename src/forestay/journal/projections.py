@@ -1,4 +1,4 @@
-"""What is derived from a journal and stored next to it: core, rows, listing, search text.
+"""Data that is derived from a journal and stored with it: core, rows, listing, search text.
 
 An append writes only what its events touch. Everything here can be computed again from the events.
 """

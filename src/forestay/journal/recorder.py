@@ -39,7 +39,7 @@ class Recorder:
     ) -> Event:
         """Append events together if the rules allow them all; return the last one.
 
-        Every call that records something ends here.
+        All methods that record something call this one.
         """
         context = self.context
         if not create:
@@ -61,9 +61,9 @@ class Recorder:
         return recorded.events[-1]
 
     def _with_checkout(self, body: Body) -> Body:
-        """Add what is checked out to an event that needs it, if the session is current here.
+        """Add branch and commit to an event that needs them, if the session is current here.
 
-        A session may be named from anywhere: another checkout is no part of it.
+        A session can be named in any folder: the checkout of another project is not recorded.
         """
         if getattr(body, "git_commit", None) != "":
             return body

@@ -24,7 +24,7 @@ from forestay.model.merge import in_order
 
 _BLOBS_AT_ONCE = 64 << 20
 UNREADABLE = (Damaged, InvalidInput, Outdated)
-"""What reading a pack raises if the pack itself is at fault."""
+"""The errors that reading a pack raises if the pack is damaged or unsuitable."""
 
 
 class SessionResult(NamedTuple):
@@ -44,7 +44,7 @@ class SessionResult(NamedTuple):
 
 
 class ImportResult(NamedTuple):
-    """What absorbing a pack did."""
+    """The result of importing a pack."""
 
     sessions: list[SessionResult]
     blobs: int
@@ -249,7 +249,7 @@ def _judge(
     except NoSession:
         gone, here, headers = False, [], {}
     except Damaged as error:
-        return _Verdict([], 0, len(events), f"the session is damaged here: {error}")
+        return _Verdict([], 0, len(events), f"the local copy of the session is damaged: {error}")
     fresh = [sealed for sealed in events if sealed.hash not in headers]
     held = len(events) - len(fresh)
     if options.foreign:
@@ -274,9 +274,9 @@ def _require_no_own_ids(journal: Journal, session: str, fresh: Iterable[Sealed],
     ours = journal.store.machine.devices()
     if any(ev.parse_header(sealed.header).device in ours for sealed in fresh):
         raise Refused(
-            f"{name} has events under an id of this device that are not here",
-            why="anyone can write that into a file",
-            hint="if it is a backup or an export of yours: forestay backup restore FILE",
+            f"{name} has events with the id of this device that this device does not have",
+            why="a file does not prove who wrote them",
+            hint="if the file is your own backup or export: forestay backup restore FILE",
             session=session,
             file=name,
         )
@@ -291,9 +291,9 @@ def _reason_to_skip(
     entitled: Entitled | None,
 ) -> str:
     if gone and entitled is None:
-        return "it was forgotten here and must not come back"
+        return "it was forgotten on this device, and a forgotten session is not restored"
     if any(ev.parse_header(sealed.header).session != session for sealed in here[:1]):
-        return "another session here has the same id in other letter case"
+        return "this home has another session whose id differs only in upper and lower case"
     # A pack alone never erases anything: that is the user's decision.
     tombstones = Tombstones(map(ev.read, fresh))
     is_entitled = entitled is not None and tombstones.erase_all(entitled)

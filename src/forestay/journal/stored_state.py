@@ -133,6 +133,6 @@ def require_intact(view: View) -> None:
         raise Damaged(
             f"events of session {view.session} are damaged",
             why="nothing was erased",
-            hint="run forestay doctor --fix, then try again",
+            hint="run: forestay doctor --fix, then repeat the command",
             session=view.session,
         )

@@ -43,7 +43,7 @@ class HomeTopic:
 
 
 def collect(values: Iterable[One], on_each: OnEach[One]) -> list[One]:
-    """Return all values; call `on_each` with each of them as soon as it is made."""
+    """Return all values; call `on_each` with each value as soon as it is computed."""
     found = []
     for value in values:
         found.append(value)

@@ -48,7 +48,7 @@ _NAMING = frozenset({ev.StepAdded, ev.AgentStarted, ev.ClaimDeferred})
 
 
 def admit(body: Body, redactor: Redactor, *, foreign: bool = False) -> Body:
-    """Return the body as it may be stored: refuse invalid values, remove secrets.
+    """Return the body in the form that is stored: refuse invalid values, remove secrets.
 
     A `foreign` body comes from another program's file: its texts are coerced instead of refused.
     """
@@ -77,7 +77,7 @@ def admit(body: Body, redactor: Redactor, *, foreign: bool = False) -> Body:
 def _is_already_clean(body: Body, redactor: Redactor) -> bool:
     """Return whether all texts are plain and cannot hold a secret, the usual case."""
     if isinstance(body, ev.AttributeSet):
-        return False  # its key may make a secret of its value
+        return False  # by its key, the value may be a secret
     texts: list[str] = []
     for field in _texts(type(body)):
         value = getattr(body, field)
@@ -98,7 +98,7 @@ def _is_plain(field: str, text: str) -> bool:
 
 
 def admit_actor(actor: str, redactor: Redactor) -> str:
-    """Return the actor as it may be stored: one short line without secrets.
+    """Return the actor in the form that is stored: one short line without secrets.
 
     An agent's name is redacted separately, so that it is the same here and in the bodies.
     """
@@ -134,7 +134,7 @@ def _check_inner(field: str, value: Any, check: Callable[[str, str], str]) -> An
 
 @cache
 def _texts(kind: type[Body]) -> list[str]:
-    """Return the fields of a body that may hold text: all but numbers, flags and digests."""
+    """Return the fields of a body that can contain text: all but numbers, flags and digests."""
     hints = get_type_hints(kind)
     return [
         name
@@ -162,7 +162,7 @@ def _section_text(field: str, value: str) -> str:
 
 
 def _named_text(field: str, value: str) -> str:
-    """Check a name: ours must be easy to type, those of others only need to be one line."""
+    """Check a name: a new one must be easy to type, an imported one only has to be one line."""
     if field in _IDS:
         return clean_id(value, field.replace("_", " "))
     return _checked_text(field, value)

@@ -1,4 +1,4 @@
-"""Verify that a session is as written: its chains, what was acknowledged, what is derived.
+"""Verify that a session is unchanged: its chains, acknowledged events, and derived data.
 
 A *finding* describes a deviation for the user. Chains are checked event by event, each against its
 own digest and its predecessors; chain ends against the heads that the store remembers outside its
@@ -114,7 +114,7 @@ def chain_findings(view: View, stored: Sequence[Stored]) -> Iterator[Finding]:
     wanted = [(left.device, left.n, left.hash)] if left else []
     for device, n, digest in [*wanted, *view.lost()]:
         if digest not in headers:
-            lost = f"events up to {device}:{n} were acknowledged here and are missing"
+            lost = f"events up to {device}:{n} were recorded on this device and are missing"
             yield _error("lost", lost)
 
 

@@ -110,7 +110,7 @@ def from_snapshot(data: bytes) -> Workflow:
     try:
         return msgspec.json.decode(data, type=Workflow)
     except msgspec.MsgspecError as error:
-        raise Damaged("the plan kept with this session cannot be read", why=str(error)) from None
+        raise Damaged("the plan stored with this session cannot be read", why=str(error)) from None
 
 
 def as_values(value: Any) -> Any:

@@ -176,9 +176,9 @@ def _require_writable(state: State) -> None:
     core = state.core
     if core.needs:
         raise Outdated(
-            f"session {core.session} can only be read here",
-            why=f"it holds events that need Forestay {core.needs} or newer",
-            hint="upgrade Forestay, then try again",
+            f"nothing can be recorded in session {core.session} on this device",
+            why=f"it has events that need Forestay {core.needs} or newer",
+            hint="update Forestay on this device, then repeat the command",
             session=core.session,
         )
     if core.forgotten:
@@ -352,12 +352,13 @@ def check_undo(kind: str, *, is_read: bool = False) -> None:
     """Refuse to undo what a session needs; `is_read` is whether it was read from a file."""
     if kind == "session.aborted":
         hint = f"forestay {_BEGIN} --from SESSION"
-        raise Refused("an aborted session stays aborted", hint=hint)
+        raise Refused("aborting a session cannot be undone; start a new one from it", hint=hint)
     if kind in erasure.KINDS:
-        why = "what was forgotten is erased for good"
-        raise Refused("forgetting cannot be undone", why=why)
+        why = "its content was erased permanently"
+        raise Refused("a forgotten event cannot be restored", why=why)
     if kind in KEPT:
-        raise Refused("this cannot be undone", why="without it there is no session")
+        why = "a session cannot exist without it"
+        raise Refused("the start of a session cannot be undone", why=why)
     if kind == "step.revisited" and not is_read:
         hint = "forestay revisit --undo"
         raise Refused("a revisit cannot be undone like this", why="it moved files too", hint=hint)

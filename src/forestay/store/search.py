@@ -29,7 +29,7 @@ class Unread:
 
 
 def split_words(text: str) -> list[str]:
-    """Return the words asked for, each once."""
+    """Return the words of a search, each once."""
     clean = text.replace("\0", " ").encode("utf-8", "replace").decode()
     words = list(dict.fromkeys(clean.split()))
     if len(words) > MOST_WORDS:

@@ -278,7 +278,7 @@ def _require_open_arguments(moves: Moves, section: int, what: str) -> None:
 def add_section(moves: Moves, section: int, title: str = "") -> None:
     known = moves.sections()
     if section in known:
-        raise Refused(f"there is a section {section} already")
+        raise Refused(f"there is already a section {section}")
     following = max(known, default=0) + 1
     if section != following:
         what, why = f"section {section} cannot be added", "sections are numbered without gaps"

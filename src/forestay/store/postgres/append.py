@@ -1,13 +1,12 @@
-"""One append: how it is decided, sent, and sent again, so that it counts once.
+"""Append to a session on a PostgreSQL server, exactly once even if the connection breaks.
 
-It takes two round trips: one locks the session's row and reads it, then the plan decides, and one
-writes everything and commits. A process that wrote before needs one: it decides by what it wrote
-itself, and the statement writes only if that is unchanged. Arrival numbers are assigned under the
-lock of the row either way, so they have no gaps and are unique.
+An append takes two round trips: one locks and reads the session's row, then the plan decides, and
+one writes everything and commits. A process that has just written to the session needs only one:
+the plan decides by what this process wrote last, and the statement writes only if nothing changed.
+Arrival numbers are assigned under the lock of the row, so they are unique and have no gaps.
 
 If the connection breaks, the append is repeated: the row lock makes it wait for the outcome of the
-first attempt, and the event that was sent is searched before anything is sent again. So it counts
-once, whatever was lost.
+first attempt, and before anything is sent again, the event is searched on the server.
 """
 
 from __future__ import annotations
@@ -69,17 +68,17 @@ _M = 1 << SUM_BITS
 _UPDATE = """
     UPDATE @session SET {} WHERE number = {} RETURNING number, row_sum
 """
-# If no process has written since, and the store is open to us. A lock of the row is waited for.
+# Write only if no other process has written, and the store is not sealed. Wait for a locked row.
 _UNCHANGED = f"""
     %(number)s AND seq = %(was_seq)s AND event_sum = %(was_event_sum)s
         AND row_sum = %(was_row_sum)s AND core_sum = %(was_core_sum)s
         AND line_sum = %(was_line_sum)s
         AND (SELECT value::bigint FROM @meta WHERE key = 'min_writer') <= {schema.FORMAT}
 """
-# The same for a connection without a lock timeout: not if the row is locked.
+# The same for a connection without a lock timeout: do not write if the row is locked.
 _FREE = f"(SELECT number FROM @session WHERE number = {_UNCHANGED} FOR UPDATE SKIP LOCKED)"
 _WHICH = {"UPDATE": "%(number)s", "UNCHANGED": _UNCHANGED, "FREE": _FREE}
-# A role or database may be configured to answer before the disk has the data.
+# A role or database can be configured to answer before the data is on the disk: prevent that.
 _ANSWER = """
     SELECT number, row_sum, CASE WHEN current_setting('synchronous_commit') = 'off'
         THEN set_config('synchronous_commit', 'on', true) END
@@ -112,7 +111,7 @@ _ROWS = """
 """
 _WAS = ("was_event_sum", "was_row_sum", "was_core_sum", "was_line_sum", "was_seq")
 _was = itemgetter(1, 2, 5, 6, 8)
-"""These, of what `LOAD` finds."""
+"""The positions of these columns in the result of `LOAD`."""
 _loaded = itemgetter(
     *("number", "event_sum", "row_sum", "fold", "core", "core_sum", "line_sum", "id", "seq"),
     *SHOWN,
@@ -162,7 +161,7 @@ class Appender:
         self._planning: set[int] = set()
 
     def record(self, append: Append) -> PgView:
-        """Append, again after each broken connection; return the session as it is then."""
+        """Append; repeat it after a broken connection. Return the new state of the session."""
         self.require_outside()
         self._planning.add(get_ident())
         try:
@@ -188,10 +187,10 @@ class Appender:
     # -- in one round trip ---------------------------------------------------------------------
 
     def _try_at_once(self, append: Append) -> PgView | None:
-        """Append in one round trip to a session as this process left it.
+        """Append in one round trip to a session that this process has just written to.
 
-        It takes effect only if no other process has written since. Otherwise, also if the plan
-        refuses, this returns None: it is decided again under the lock.
+        It takes effect only if no other process has written since. If one has, or if the plan
+        refuses, return None: the append is then repeated under the lock.
         """
         known = self._known.pop(known_text(append.session), None)
         if known is None:
@@ -222,7 +221,7 @@ class Appender:
         return view
 
     def _cache_session(self, work: Saving, answer: Sequence[Any]) -> None:
-        """Remember a session as it is now, for the next append."""
+        """Remember the present state of a session for the next append."""
         if len(self._known) >= _MOST_AT_HAND:
             self._known.clear()
         key, found = work.found(answer[0], answer[1])
@@ -256,16 +255,16 @@ class Appender:
         with connection.pipeline():
             connection.execute(_BEGIN)
             if not self._server.place.prepares:
-                # Otherwise it was set on connecting, which a shared connection forgets.
+                # On a shared connection the setting made on connecting is lost: set it again.
                 connection.execute(f"SET LOCAL lock_timeout = {self._server.patience}")
             found = connection.execute(self._sql(LOCK), (key,), binary=True)
-            # After the lock: sealing the store waits for all that hold one.
+            # Check after taking the lock: sealing the store waits for all who hold a lock.
             oldest = connection.execute(self._sql(OLDEST), binary=True)
         ((value,),) = oldest.fetchall() or (("0",),)
         if int(value) > schema.FORMAT:
             self._local.require_open()
             raise Outdated(
-                "this process is too old to write here",
+                "this program is too old to write to the store",
                 why=f"a newer Forestay uses the store (format {value}, this one has"
                 f" {schema.FORMAT})",
                 hint="restart this program with the newer version; nothing was written",
@@ -334,7 +333,7 @@ class Appender:
         """Return whether no process of this home has remembered a later head."""
         left = self._local.heads.recall(view.number)
         if left and folded(left[0]) != folded(view.session):
-            # The slot belongs to a session that an older copy of the database never had.
+            # The slot belongs to a session that is not in this (restored, older) database.
             self._local.note_lost(left[0], left[1])
             left = None
         if left is None or head is None:
@@ -375,20 +374,20 @@ class Saving:
         view.event_sum = within(total)
 
     def arrived(self, view: PgView) -> bool:
-        """Return whether the batch was written after all: its first event is in its place."""
+        """Return whether an earlier attempt wrote the batch: its first event is stored."""
         if not self.batch.entries or not view.exists:
             return False
         found = [stored.header for stored in view.events(after=self._before, limit=1)]
         return found == [self.batch.entries[0].header]
 
     def resum(self, read: Read) -> None:
-        """Compute the sum again over the stored events, and add the new ones."""
+        """Compute the checksum over the stored events again, and add the new events."""
         _, total = sum_of_events(read, self._view.number)
         after = enumerate(self.batch.entries, start=self._before + 1)
         self._view.event_sum = within(total + sum(sum_of_event(seq, one) for seq, one in after))
 
     def write(self, connection: Connection) -> Cursor:
-        """Send it; the answer has the number of the session and the sum over its rows."""
+        """Send the batch; the answer has the number of the session and the sum over its rows."""
         view = self._view
         if self.batch.fresh_rows and view.exists:
             connection.execute(self._sql("DELETE FROM @row WHERE session = %s"), (view.number,))
@@ -403,7 +402,7 @@ class Saving:
         values.update(zip(_WAS, _was(known), strict=True))
         whole = _seldom(values) != _was_seldom(known)
         sql = self._statement("UNCHANGED" if prepares else "FREE", whole=whole)
-        # Without rows everything in the answer is known.
+        # If the batch has no rows, all values of the answer are known already.
         count = 2 if self.batch.rows else 0
         found = connection.ask(sql, values, count, prepares=prepares)
         return found if found or found is None else (known[0], known[2])
@@ -500,7 +499,7 @@ def put_blobs(
 
 
 def erase_events(connection: Connection, sql: Sql, view: PgView, batch: Batch) -> list[str]:
-    """Erase the content of the events a batch names; return the blobs that others still name."""
+    """Erase the events that a batch names; return the blobs that other events still name."""
     from forestay.store.blob_uses import names
 
     connection.execute(
@@ -515,14 +514,14 @@ def erase_events(connection: Connection, sql: Sql, view: PgView, batch: Batch) -
 def erase_content(connection: Connection, sql: Sql, view: PgView, named: list[str]) -> None:
     """Erase blobs that no event names any more, and the search text of a session."""
     key = folded(view.session)
-    # Content that another session begins to use now must not be erased.
+    # Prevent that content is erased which another session begins to use at this moment.
     connection.execute(sql(LOCK_BLOBS.format("")))
     connection.execute(
         sql(f"DELETE FROM @blob_use WHERE session = {_NUMBER} AND digest <> ALL(%s)"), (key, named)
     )
     connection.execute(sql(UNUSED))
     connection.execute(sql(f"DELETE FROM @find WHERE session = {_NUMBER}"), (key,))
-    # Below any earlier value: a process that read events before this must not index them now.
+    # Lower than any earlier value, so that a process that has read the events does not index them.
     connection.execute(
         sql("UPDATE @session SET indexed = least(indexed, 0) - 1 WHERE key = %s"), (key,)
     )
@@ -545,7 +544,7 @@ def damaged(why: str) -> Damaged:
 
 
 def known_text(session: str) -> str:
-    """Return an id as it is searched; `NoSession` for one that cannot be stored."""
+    """Return an id in the form that is searched; raise `NoSession` if it cannot be stored."""
     try:
         session.encode()
     except UnicodeEncodeError:

@@ -1,11 +1,11 @@
-"""The server: connections to it, the meaning of its errors, and what happens if it disappears.
+"""Connect to the PostgreSQL server, convert its errors, and handle lost connections.
 
 A *place* is what a URL names: how to connect, the schema of the tables, and how to show it without
 the password. Unused connections are *idle*. A connection is *lost* if it broke during a statement:
-whether the statement took effect is unknown, and only its sender knows whether to send it again.
+whether the statement took effect is unknown, so the caller has to decide whether to repeat it.
 
-The pool is our own and small: one with threads would slow the start of every short process, and
-report a wrong password only after a timeout. No connection crosses a fork.
+The connection pool is small and has no threads: threads would slow the start of every short
+process, and report a wrong password only after a timeout. A forked process opens new connections.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ class Place:
         self.shown = _shown(given, self.schema)
 
     def connect(self, patience: int = 0) -> Connection:
-        """Return a connection that waits `patience` ms for a lock, unless others share it."""
+        """Return a connection that waits `patience` ms for a lock, unless a pooler shares it."""
         given = conninfo.make_conninfo(**{"connect_timeout": _PATIENCE, **self._given})
         threshold = 5 if self.prepares else None
         connection = Wired.connect(given, autocommit=True, prepare_threshold=threshold)
@@ -97,11 +97,11 @@ def _parsed(url: str) -> tuple[dict[str, str], dict[str, Any]]:
         raise InvalidInput(bad, why="it cannot be parsed", hint=_FORM) from None
     ports = str(known.get("port") or "0").split(",")
     if "@" in str(known.get("dbname", "")) or not all(port.isdecimal() for port in ports):
-        # An unescaped character in the password: what follows it would be shown.
+        # The password has an unescaped character: the part after it would be shown.
         raise InvalidInput(bad, why="its parts are ambiguous", hint=_FORM)
     ours = {**_OURS, **dict(pair for pair in given if pair[0] in _OURS)}
     if not SCHEMA.fullmatch(ours["schema"]):
-        why = "a schema has lower-case letters, digits and _, at most 41"
+        why = "the name of a schema has at most 41 lower-case letters, digits and underscores"
         raise InvalidInput(bad, why=why, hint="?schema=forestay")
     known.setdefault("application_name", "forestay")
     return ours, known
@@ -133,10 +133,7 @@ class Server:
     def __init__(
         self, place: Place, *, clock: Clock, timeout: float, is_known: bool = False
     ) -> None:
-        """With `is_known`, this home has used a server before: then one that is down is waited for.
-
-        It is likely to start again.
-        """
+        """`is_known`: this home has used the server before. If it is down, wait for it."""
         self.place = place
         self._is_known = is_known
         self.clock = clock
@@ -146,7 +143,7 @@ class Server:
         self._slots = _new_slots()
         self._pid = os.getpid()
         self._was_there = False
-        # The driver would print that a connection broke; we report it.
+        # The driver would print that a connection broke; it is raised as an error instead.
         if not getLogger("psycopg").handlers:
             getLogger("psycopg").addHandler(NullHandler())
 
@@ -180,7 +177,8 @@ class Server:
             return act(connection)
         except psycopg.Error as error:
             if error.sqlstate in _NOT_PREPARED:
-                # A pooler gave the connection to others: nothing was done, and nothing is prepared.
+                # A pooler gave the connection to another client: the statement was not executed,
+                # and prepared statements are gone.
                 self.place.prepares = False
                 raise Lost from error
             raise self.translated(error, operation) from error
@@ -204,14 +202,14 @@ class Server:
             pause = min(pause * 2, 0.5)
 
     def gone(self, error: BaseException | None) -> StoreFailed:
-        """Return the error for a lost connection; it may be retried unless the server refused."""
+        """Return the error for a lost connection; retryable unless the server refused it."""
         why = self.place.clean(str(error or ""))
         refused = _refusal(why)
         failed = StoreFailed(
             f"the connection to {self.place.shown} was lost",
             why=why,
-            hint=f"{refused or 'check that the server runs'}, then repeat the command: with its"
-            " --key it counts once",
+            hint=f"{refused or 'check that the server runs'}, then repeat the command; with the"
+            " same --key it is recorded once",
         )
         failed.retryable = not refused
         return failed
@@ -261,7 +259,7 @@ class Server:
 
     def _notice_fork(self) -> None:
         if self._pid != os.getpid():
-            # They are the parent's: not closed, because the server would end them.
+            # They belong to the parent process: do not close them, or the server would end them.
             self._pid, self._idle, self._slots = os.getpid(), [], _new_slots()
 
     def close(self) -> None:
@@ -273,7 +271,7 @@ class Server:
     # -- errors --------------------------------------------------------------------------------
 
     def translated(self, error: psycopg.Error, operation: str) -> Exception:
-        """Return the error for a driver error: one of ours, `Lost`, or `NotThere`."""
+        """Return the error for a driver error: a `ForestayError`, `Lost`, or `NotThere`."""
         code = error.sqlstate or ""
         if is_lost(error):
             return Lost()
@@ -317,7 +315,7 @@ def _new_slots() -> SimpleQueue[None]:
 
 
 def is_lost(error: psycopg.Error) -> bool:
-    """Return whether the connection went away with the error."""
+    """Return whether the error ended the connection."""
     code = error.sqlstate or ""
     broken = isinstance(error, psycopg.OperationalError | psycopg.InterfaceError) and not code
     return broken or code in LOST
@@ -329,9 +327,9 @@ def _is_down(error: psycopg.Error | str) -> bool:
 
 
 def _refusal(message: str) -> str:
-    """Return what helps if a server refused this user; "" if it may accept it later.
+    """Return the hint if a server refused this user; "" if it may accept the user later.
 
-    One of several hosts may refuse because another, which is down, is the right one.
+    If the URL names several hosts, one may refuse because another, which is down, is the right one.
     """
     if _is_down(message):
         return ""
@@ -344,7 +342,7 @@ _REFUSALS = (
     ("does not exist", "create the database or the role first: createdb, createuser"),
     ("no pg_hba.conf entry", "allow this host: pg_hba.conf on the server"),
     ("pg_hba.conf rejects", "allow this host: pg_hba.conf on the server"),
-    ("authentication failed", "check how this user may log in: pg_hba.conf on the server"),
+    ("authentication failed", "check how this user can log in: pg_hba.conf on the server"),
     ("not permitted to log in", "allow the role to log in: ALTER ROLE … LOGIN"),
     ("permission denied", "allow the role to connect: GRANT CONNECT ON DATABASE …"),
     ("not currently accepting", "allow connections to the database: ALTER DATABASE …"),
@@ -355,7 +353,7 @@ _FULL = (
     ("too many clients", "try again, or raise max_connections"),
     ("remaining connection slots", "try again, or raise max_connections"),
 )
-_REPORT = "look closer with: forestay doctor"
+_REPORT = "to find the cause: forestay doctor"
 _UNKNOWN: tuple[type[ForestayError], str, str] = (StoreFailed, "the server refused", _REPORT)
 _WAITED = (Busy, "another program has the session locked", "try again")
 _RIGHTS = (
@@ -370,7 +368,7 @@ MEANING: dict[str, tuple[type[ForestayError], str, str]] = {
     "25006": (ReadOnly, "the server is a read-only replica", "use its primary server"),
     "28": (StoreFailed, "the server refused this user", _RIGHTS),
     "40": _WAITED,
-    "42501": (ReadOnly, "this role may not do that", _RIGHTS),
+    "42501": (ReadOnly, "this database role is not allowed to do that", _RIGHTS),
     "42": _HARM,
     "53100": (StoreFailed, "the disk of the server is full", "free some space there"),
     "53300": (Busy, "the server has no connection left", "try again, or raise max_connections"),

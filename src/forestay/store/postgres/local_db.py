@@ -1,11 +1,11 @@
-"""What this machine stores next to a database that many machines share.
+"""The local database of a machine whose sessions are in a PostgreSQL store.
 
 The tables of `Machine`, the device and its secret are in a small SQLite database below the home,
 one for each store (by the id of that store). A session that one of its tables refers to has a
 *stub* there: a row with its id and nothing else. The ends of the chains written here are remembered
 in a file next to it.
 
-File work is the exception: it must become true with its events, so it lies with them on the server,
+File work is the exception: it must be committed together with its events, so it is on the server,
 under the name of this home.
 """
 
@@ -108,9 +108,9 @@ class LocalSide:
         return self.open()[1]
 
     def prepare(self) -> None:
-        """Open it for a write: create the tables, or bring them up to date, first.
+        """Open it for a write: first create the tables, or migrate them.
 
-        Once per process this chooses a device id and a secret, and notices a copied home.
+        Once per process this also chooses a device id and a secret, and detects a copied home.
         """
         if self._is_settled:
             return
@@ -121,7 +121,7 @@ class LocalSide:
         self._is_settled = True
 
     def require_open(self, meta: dict[str, str] | None = None) -> None:
-        """Raise `Refused` if the store was moved elsewhere."""
+        """Raise `Refused` if the sessions were moved to another store."""
         seal = read_move_state(meta or dict(self._server.read(_META)))
         if seal is not None and not self._opens_sealed:
             raise moved(self._server.place.shown, seal)
@@ -156,7 +156,7 @@ class LocalSide:
         return self.read_server(sql)
 
     def write_server(self, act: Callable[[Connection], object]) -> None:
-        """Run one statement that may be sent twice."""
+        """Run one statement that has the same effect if it is sent twice."""
         self._server.insist(lambda: self._server.use(act, "update"))
 
     def note_lost(self, session: str, head: Head) -> None:
@@ -167,9 +167,9 @@ class LocalSide:
     # -- the device ----------------------------------------------------------------------------
 
     def recent_device(self) -> str:
-        """Return the device as it was at most a second ago, for a process that keeps writing.
+        """Return the device id; read it at most once a second, for a process that writes often.
 
-        It cannot change together with what is on the server, however often it is read.
+        It is not in the same transaction as the events, so reading it more often does not help.
         """
         id, until = self._device
         if not id or self._clock.monotonic() >= until:
@@ -210,7 +210,7 @@ class LocalSide:
         return local | self.sqlite.database.head_devices()
 
     def name(self) -> str:
-        """Return what distinguishes this home from others that write to the store."""
+        """Return the id of this home among all homes that write to the store."""
         from hashlib import sha256  # start-up
 
         return sha256(b"home" + self.sqlite.machine.secret()).hexdigest()[:16]
@@ -227,18 +227,18 @@ class LocalSide:
         return found[0][0] if found else None
 
     def erase(self, session: str) -> None:
-        """Erase all that this machine stores of a session."""
+        """Erase everything that this machine stores about a session."""
         if self.has(session):
             self.sqlite.erase(session, lambda view: _stub(forgotten=1))
 
     def erase_seen(self, session: str) -> None:
-        """Erase what this machine saw of a session of which events were erased."""
+        """Erase local data about a session after some of its events were erased."""
         if self.has(session):
             self.sqlite.append(session, lambda view: _stub(erased=[]))
 
 
 class ServerFileWork(FileWork):
-    """File work that lies with its events on the server, under the name of this home."""
+    """File work that is stored with its events on the server, under the name of this home."""
 
     def __init__(self, local: LocalSide, server: Server) -> None:
         super().__init__(local)
@@ -259,6 +259,6 @@ class ServerFileWork(FileWork):
 
 
 def read_move_state(meta: dict[str, str]) -> tuple[str, str] | None:
-    """Return the other store and the state of a move, from the values of `meta`."""
+    """Return the second store of a move and its state, from the table `meta`; None without one."""
     word, _, other = meta.get("moved", "").partition(" ")
     return (other, word) if word else None

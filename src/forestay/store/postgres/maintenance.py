@@ -1,4 +1,4 @@
-"""Checks, repair and the seal of the PostgreSQL store, and what can be seen of its server."""
+"""Check, repair and seal the PostgreSQL store, and report findings about its server."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ class PostgresMaintenance(Maintenance):
             "SELECT checksum_failures FROM pg_stat_database WHERE datname = current_database()"
         )
         failed = int(found[0][0] or 0) if found else 0
-        text = f"the server met {failed} page(s) with a wrong checksum: see its log"
+        text = f"the server found {failed} page(s) with a wrong checksum: see its log"
         return [text] if failed else []
 
     def remarks(self) -> list[Finding]:
@@ -72,7 +72,7 @@ class PostgresMaintenance(Maintenance):
         local = self._local.sqlite
         if problems := local.maintenance.check():
             what = "the local database of this machine is damaged"
-            fix = f"move it away, no session is in it: {files.move_away_command(local.home)}"
+            fix = f"move it away (it has no sessions): {files.move_away_command(local.home)}"
             found.append(_remark("error", what, "; ".join(problems[:3]), fix))
         return found
 
@@ -95,7 +95,7 @@ class PostgresMaintenance(Maintenance):
 
         def act(connection: Connection) -> None:
             with connection.transaction():
-                # This waits for writers that hold a session's row; later ones see the seal.
+                # Wait for processes that write to a session; later ones find the store sealed.
                 connection.execute(self._server.sql("LOCK TABLE @session IN EXCLUSIVE MODE"))
                 connection.execute(self._server.sql(_SEAL), (f"{word} {other}", str(oldest)))
 
@@ -127,13 +127,13 @@ def _find_flaws(connection: Connection, server: Server) -> list[Finding]:
     ]
     if not found:
         found += [
-            row_flaw(f"what is listed of session {id} is damaged")
+            row_flaw(f"the entry of session {id} in the list is damaged")
             for _, id in _bad(connection, server)
         ]
         for (number,) in connection.execute(server.sql(_ORPHANS)).fetchall():
             found.append(row_flaw(f"the events of session {number} are not listed", fixable=False))
         for (digest,) in connection.execute(server.sql(_UNUSED)).fetchall():
-            found.append(row_flaw(f"content {digest[:12]} is gone", fixable=False))
+            found.append(row_flaw(f"the stored content {digest[:12]} is missing", fixable=False))
     return found
 
 
@@ -198,27 +198,27 @@ def _remark(severity: str, what: str, why: str = "", fix: str = "") -> Finding:
 
 
 def _server_remarks(place: str, facts: dict[str, str]) -> Iterator[Finding]:
-    what = f"sessions are kept in {place}, by PostgreSQL {facts.get('version', '')}"
-    yield _remark("info", what, "its files, and their backups, are looked after there")
+    what = f"sessions are stored in {place}, by PostgreSQL {facts.get('version', '')}"
+    yield _remark("info", what, "checks and backups of its files are done on the server")
     for name in ("fsync", "full_page_writes"):
         if facts.get(name) == "off":
-            why = "what is acknowledged may be gone after a power cut"
+            why = "recorded events may be lost after a power cut"
             what = f"the server runs with {name} = off"
-            yield _remark("error", what, why, f"set {name} = on there")
+            yield _remark("error", what, why, f"set {name} = on on the server")
     if facts.get("standby") == "true":
-        what = "the server is a copy that can only be read"
-        yield _remark("warning", what, "", "use the one it copies")
+        what = "the server is a read-only replica"
+        yield _remark("warning", what, "", "use its primary server")
 
 
 def _table_remarks(meta: dict[str, str]) -> Iterator[Finding]:
     """Yield remarks about the version of the tables."""
     have = int(meta.get("format", 0))
     if not have:
-        why = "the first command that records makes tables"
-        yield _remark("info", "nothing is kept there yet", why)
+        why = "the first command that records something creates the tables"
+        yield _remark("info", "the store is empty", why)
     elif have < schema.FORMAT:
-        what = f"the tables have format {have}, this version brings {schema.FORMAT}"
-        yield _remark("info", what, "the next command that records adds what is new")
+        what = f"the tables have format {have}, this version uses {schema.FORMAT}"
+        yield _remark("info", what, "the next command that records something updates them")
     elif int(meta.get("min_writer", 0)) > schema.FORMAT:
-        what = "a newer Forestay took the store over; this one can only read it"
-        yield _remark("error", what, "", "use the newer version")
+        what = "a newer Forestay uses the store; this version can only read it"
+        yield _remark("error", what, "", "update Forestay on this device")

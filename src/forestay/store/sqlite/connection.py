@@ -10,12 +10,12 @@ Rules learned by experiment, each with a test:
 - Nothing in Forestay opens the database, its -wal or its -shm except through SQLite: closing such a
   descriptor drops the locks of the whole process.
 - Readers open read-only: they never checkpoint and write nothing.
-- No connection crosses a fork. SQLite notes in memory which locks its process has, and a child
-  inherits that: even a connection of its own would rely on its parent's locks, and what it commits
-  would be gone when the parent closes.
+- A connection is not used after a fork. SQLite records in memory which locks its process has, and a
+  child process inherits that record: even a new connection of the child would rely on its parent's
+  locks, and its commits would be lost when the parent closes the database.
 - A database is created under another name and renamed when it is complete.
-- After an error that may come from the disk the connection is closed, not used again.
-- A process that ends leaves the log to others: a checkpoint at each exit would cost too much.
+- After an error that may come from the disk, the connection is closed and not used again.
+- A process that ends makes no checkpoint, because that takes too long; a later process makes it.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ DRIVER_ERRORS = (sqlite3.Error, UnicodeDecodeError)
 _PRAGMAS = (
     "synchronous=FULL",
     "secure_delete=ON",
-    # A short log is read quickly by the next short process, and weighs most in a small home.
+    # A short log is read quickly by the next short process.
     "wal_autocheckpoint=128",
     "journal_size_limit=16777216",
     *(("fullfsync=ON", "checkpoint_fullfsync=ON") if sys.platform == "darwin" else ()),
@@ -74,7 +74,7 @@ class Reader(sqlite3.Connection):
     inode: Inode = (0, 0)
     frozen = False
     ends = 0
-    """How often it was returned: a view that an interrupt left sees that another one uses it."""
+    """How often it was returned, so that a view left by an interrupt detects its reuse."""
 
 
 class Database:
@@ -179,7 +179,7 @@ class Database:
         return self.lock.hold(alone)
 
     def read(self, sql: str, values: Sequence[object] = ()) -> list[tuple[Any, ...]]:
-        """Return the rows of one read-only query; none while there is no database."""
+        """Return the rows of one read-only query; empty if there is no database yet."""
         reader = self.borrow()
         if reader is None:
             return []
@@ -192,7 +192,7 @@ class Database:
         return rows
 
     def read_together(self, act: Callable[[Read], T]) -> T | None:
-        """Run `act`, whose queries all see one moment; None while there is no database."""
+        """Run `act`, whose queries all see the same state; None if there is no database yet."""
         reader = self.borrow()
         if reader is None:
             return None
@@ -209,7 +209,7 @@ class Database:
         return result
 
     def borrow(self) -> Reader | None:
-        """Return a reader, which must be given back; None while there is no database."""
+        """Return a reader, which must be returned later; None if there is no database yet."""
         inode = self._inode_there()
         if inode is None:
             return None
@@ -245,7 +245,7 @@ class Database:
             _close_quietly(reader)
 
     def write_soon(self, act: Callable[[sqlite3.Connection], T]) -> T:
-        """Write like `write`, but a power cut may undo it: for what can be computed again."""
+        """Write like `write`, but a power cut can undo it: for data that can be computed again."""
         return self.write(act, synced=False)
 
     def ensure_sessions(self, sessions: Iterable[str]) -> None:
@@ -261,10 +261,10 @@ class Database:
         return {head.device for _, _, head in self.heads.all()}
 
     def scrub(self, session: str, done: str) -> None:
-        """Free erased pages and empty the -wal, so that no old page is in any file.
+        """Free erased pages and empty the -wal, so that erased data is in no file.
 
-        Raises `Busy`, stating what is `done`, while a reader needs old pages. What a transaction
-        erased with `must_scrub` is removed at the latest when the next writer opens.
+        Raise `Busy`, with the text `done` of what was erased, while a reader uses old pages. After
+        `must_scrub` they are removed at the latest when the next writer opens.
         """
 
         def alone() -> bool:
@@ -277,16 +277,16 @@ class Database:
 
         if not self.lock.hold(alone):
             raise Busy(
-                f"{done}, but old pages of it are still being read",
-                why="another process or thread reads an earlier moment",
-                hint="the first command that writes once it has finished removes them",
+                f"{done}, but the erased data is still in the files of the database",
+                why="another process or thread is still reading an older state",
+                hint="it is removed by the first command that writes after that process has ended",
                 operation="delete",
                 session=session,
             )
 
     def _scrub(self, connection: sqlite3.Connection, *, wait_ms: int) -> bool:
         connection.execute(f"PRAGMA busy_timeout={wait_ms}")
-        # A script, because only that steps through all pages; `execute` would free just one.
+        # `executescript`, because it steps through all pages; `execute` would free only one.
         connection.executescript("PRAGMA incremental_vacuum")
         busy = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()[0]
         if not busy:
@@ -295,7 +295,7 @@ class Database:
         return not busy
 
     def _share_patience(self, connection: sqlite3.Connection) -> None:
-        """Wait for SQLite's locks only as long as the wait for our own lock left time."""
+        """Limit the wait for SQLite's locks to the time that is left after the writer lock."""
         hurried = self.lock.left < self._timeout - _AT_ONCE
         patience = int((self.lock.left if hurried else self._timeout) * 1000)
         if patience != self._patience:
@@ -382,7 +382,7 @@ class Database:
             self.lock.end_turn()
 
     def after_fork_in_child(self) -> None:
-        # A connection that could not be closed (an open view or write) makes its file unusable.
+        # If a connection could not be closed (an open view or write), its file cannot be used.
         lent = (reader() for reader in self._lent.values())
         _inherited.update(_leaked, (reader.inode for reader in lent if reader is not None))
         if self._writer is not None:
@@ -425,7 +425,7 @@ class Database:
             raise StoreFailed(
                 "the database was replaced while it was open",
                 why="another file has its name now",
-                hint="run the command again; then: forestay verify",
+                hint="repeat the command, then: forestay verify",
                 file=self.path,
             )
         return self._writer
@@ -435,7 +435,7 @@ class Database:
             self._create()
         connection = self._connect("rw")
         try:
-            # First of all, so that another program's database is not changed at all.
+            # Check this first, so that a database of another program is not changed.
             self.require_current(_meta(connection, "min_writer"))
             mode = connection.execute("PRAGMA journal_mode=WAL").fetchone()[0]
             if mode != "wal":
@@ -469,13 +469,13 @@ class Database:
         needed = self._number("min_writer", min_writer)
         if needed == SEALED:
             raise Outdated(
-                "nothing can be recorded here any more",
-                why="everything was moved to another store",
-                hint="see where: forestay status; or finish it: forestay backup move --to URL",
+                "nothing can be recorded in this store any more",
+                why="its sessions were moved to another store, or are being moved",
+                hint="to see where: forestay status; to finish: forestay backup move --to URL",
             )
         if needed > FORMAT:
             raise Outdated(
-                "this process is too old to write here",
+                "this program is too old to write to the store",
                 why=f"a newer Forestay uses the store (format {needed}, this one has {FORMAT})",
                 hint="restart this program with the newer version; nothing was written",
             )
@@ -523,12 +523,12 @@ class Database:
         if _inherited and _inode(self.path) in _inherited:
             raise StoreFailed(
                 "this process was forked while its parent was using the database",
-                why="it relies on locks that only its parent has",
+                why="only the parent process has the locks of the database",
                 hint="start a new process; with multiprocessing, use the spawn method",
                 file=self.path,
             )
         _enlist(self)
-        # There is no log and none can be created: the file alone is complete.
+        # There is no log, and none can be created, so the database file alone is complete.
         frozen = (
             mode == "ro" and not files.size(self.path + "-wal") and not files.is_writable(self.home)
         )
@@ -557,9 +557,9 @@ class Database:
         if found:
             return found
         raise Damaged(
-            f"the database is missing or empty, but held {gone or 'some'} session(s)",
-            why="the file was deleted or cut to nothing",
-            hint="put the file back, or rebuild it from backups: forestay doctor --fix",
+            f"the database is missing or empty, but it had {gone or 'some'} session(s)",
+            why="the file was deleted or emptied",
+            hint="restore the file, or rebuild it from backups: forestay doctor --fix",
             file=self.path,
         )
 
@@ -575,14 +575,14 @@ class Database:
     # -- errors --------------------------------------------------------------------------------
 
     def translated(self, error: Exception, operation: str) -> ForestayError:
-        """Return our error for a driver error."""
+        """Return the `ForestayError` for a driver error."""
         code = getattr(error, "sqlite_errorcode", 0)
         has_log = files.size(self.path + "-wal") and not files.size(self.path + "-shm")
         if code == sqlite3.SQLITE_CANTOPEN and has_log and not files.is_writable(self.home):
-            # Without its log the file would show an older state as if it were the newest.
+            # Without its log the file would show an older state as the newest.
             return ReadOnly(
-                "the newest events cannot be read here",
-                why="they are in the log of the database, and reading it takes a home to write in",
+                f"the newest events in {self.home} cannot be read",
+                why="they are in the log of the database, and reading it needs a writable home",
                 hint=f"read a copy: cp -r {self.home} COPY && forestay --home COPY list",
                 operation=operation,
                 file=self.path,
@@ -592,7 +592,7 @@ class Database:
         kind, hint = MEANING.get(code) or MEANING.get(code & 0xFF, _UNKNOWN)
         what = {
             Busy: "another program has the database locked",
-            ReadOnly: "the home cannot be written",
+            ReadOnly: "the home cannot be written to",
             Damaged: "the database is damaged",
         }.get(kind, "the database refused")
         return kind(what, why=str(error), hint=hint, operation=operation, file=self.path)
@@ -603,7 +603,7 @@ class Database:
 
 # Databases that this process has open, for forks and for its end.
 _enlisted: dict[int, Callable[[], Database | None]] = {}
-# Files that SQLite, in this process, wrongly considers locked by it.
+# Files that SQLite in this process wrongly considers locked by this process.
 _inherited: set[Inode] = set()
 # Files of connections that could not be closed.
 _leaked: set[Inode] = set()
@@ -633,20 +633,20 @@ def _for_each(act: Callable[[Database], None]) -> None:
 _SALVAGE = "see what can be saved: forestay doctor"
 _RIGHTS = "check owner and permissions, or set FORESTAY_HOME"
 _DISK = "check the disk (df -h, system log), then: forestay verify"
-_REPORT = "this is a fault of Forestay: look closer with: forestay doctor"
+_REPORT = "this is a bug of Forestay; to find the cause: forestay doctor"
 # What SQLite and its driver count among general errors.
 _SIGNS_OF_DAMAGE = ("no such table", "no such column", "Could not decode to UTF-8")
-_UNKNOWN: tuple[type[ForestayError], str] = (StoreFailed, "look closer with: forestay doctor")
+_UNKNOWN: tuple[type[ForestayError], str] = (StoreFailed, "to find the cause: forestay doctor")
 
 _MEANINGS: dict[str, tuple[type[ForestayError], str]] = {
     "BUSY LOCKED PROTOCOL": (Busy, "try again"),
     "READONLY PERM AUTH": (ReadOnly, _RIGHTS),
-    "READONLY_DBMOVED": (StoreFailed, "it was moved; run it again"),
+    "READONLY_DBMOVED": (StoreFailed, "the file was moved; run the command again"),
     "FULL": (StoreFailed, "free some space, then run the command again: df -h"),
     "IOERR NOLFS": (StoreFailed, _DISK),
     "CANTOPEN": (
         StoreFailed,
-        "check that the home exists and is yours; if it cannot be written, read a copy",
+        "check that the home exists and is yours; if it is read-only, read a copy",
     ),
     "NOMEM": (StoreFailed, "free some memory, then run the command again"),
     "TOOBIG": (StoreFailed, "store large content in a separate file"),
@@ -660,7 +660,7 @@ MEANING = {
     for names, meaning in _MEANINGS.items()
     for name in names.split()
 }
-"""Result code of SQLite → our error and what helps."""
+"""Result code of SQLite → the error class and its hint."""
 
 
 def _meta(connection: sqlite3.Connection, key: str) -> str | None:
@@ -675,11 +675,11 @@ def rows_of(
     try:
         return connection.execute(sql, values).fetchall()
     except UnicodeEncodeError:
-        return []  # what cannot be encoded was never stored
+        return []  # a text that cannot be encoded is in no row
     except sqlite3.OperationalError as error:
         if not str(error).startswith("Could not decode to UTF-8"):
             raise
-    # A flipped bit in one text must not hide everything else; verification finds it.
+    # Damage of one text must not hide all other rows; `forestay verify` reports it.
     connection.text_factory = _lenient
     try:
         return connection.execute(sql, values).fetchall()

@@ -1,7 +1,7 @@
-"""Erases what an event leaves in other tables: blobs, search text, renderings, current activity.
+"""Erase the data of events from all other tables: blobs, search text, renderings, activity.
 
-An erased event must be in no byte of the database, so a new table that stores something of events
-needs its line here.
+No data of an erased event is left in the database, so every table that stores data of events must
+be listed here.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _ERASE_BESIDE = (
     "UPDATE inflight SET doing = '' WHERE run IN"
     " (SELECT number FROM run WHERE session = :session COLLATE NOCASE)",
     "DELETE FROM seen_file WHERE session = :number",
-    # The digests stay, or an old file would look like an edit.
+    # The digests stay: without them an old file would look like an edit.
     "UPDATE rendering SET data = x'' WHERE binding IN"
     " (SELECT number FROM binding WHERE session = :number)",
     # Files are rendered again: logs in them may contain what is erased.

@@ -1,7 +1,7 @@
-"""Remembered heads: the end of each session's own chain, written outside the database.
+"""Remembered heads: the last event of this device in each session, stored outside the database.
 
-A database that was rolled back (an old copy restored, a tail deleted) is consistent in itself.
-This file is not rolled back with it, so the missing tail shows. A slot is written after the
+A database that was rolled back (an old copy restored, the last events deleted) is consistent in
+itself. This file is not rolled back with it, so the loss is detected. A slot is written after the
 commit, before the writer lock is released, and never synced: after a power cut it may lag behind
 the database, but is never ahead of it. So only a database that lost something can look shorter
 than what is remembered here; a comparison must read the slot before the database.
@@ -93,7 +93,7 @@ class RememberedHeads:
                 self._fd = open_private(self._path)
             os.pwrite(self._fd, slot, number * SIZE)
         except OSError:
-            # The commit is durable already; a memory that lags behind is allowed.
+            # The commit is durable already; the file is allowed to lag behind.
             self.close()
 
 

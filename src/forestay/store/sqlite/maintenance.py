@@ -1,4 +1,4 @@
-"""Checks, repair and the seal of the SQLite store."""
+"""Check, repair and seal the SQLite store."""
 
 from __future__ import annotations
 
@@ -57,8 +57,8 @@ class SqliteMaintenance(Maintenance):
                 "INSERT OR REPLACE INTO meta VALUES ('min_writer', ?)", (str(oldest),)
             )
 
-        # The file is found without opening the database; the value in the table stops a process
-        # that has it open already.
+        # The seal file is read without opening the database; the value in the table stops
+        # processes that have the database open already.
         files.make_private_dir(self._database.home)
         files.replace(self._seal_path, f"{word} {other}\n".encode())
         if self._is_sealed_inside():
@@ -83,7 +83,7 @@ class SqliteMaintenance(Maintenance):
                 raise files.failure(error, "remove", self._seal_path) from error
 
     def _is_sealed_inside(self) -> bool:
-        """Return whether the tables themselves prevent every process from writing."""
+        """Return whether the value in the table prevents every process from writing."""
         found = self._database.read("SELECT value FROM meta WHERE key = 'min_writer'")
         return bool(found) and str(found[0][0]) == str(SEALED)
 

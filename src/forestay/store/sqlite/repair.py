@@ -1,10 +1,10 @@
-"""Finds and repairs what is missing from a database, or altered in it.
+"""Find and repair missing or changed parts of a database.
 
-The events are the truth and are never touched here. Tables and indexes are compared with those
-of a fresh database; the few values that every process relies on, and each row of the
-catalogue, with what they must look like. Machine tables are restored as far as other tables
-still contain their data. All of it happens in one transaction. What is derived from the events of a
-session is the journal's business: `Repaired.stale` lists those sessions.
+Events are never changed here. Tables and indexes are compared with those of a new database; the few
+values that every process needs, and each row of the catalogue, are checked for validity. Machine
+tables are restored if other tables still contain their data. All of it is one transaction. Data
+derived from the events of a session is restored by the journal: `Repaired.stale` lists those
+sessions.
 
 A database without events, or with an altered table of events or blobs, cannot be repaired this way:
 then only a rebuild helps.
@@ -41,13 +41,13 @@ _META = {"format": _NUMBER, "min_writer": _NUMBER, "device": _DEVICE, "secret": 
 
 
 def is_good(key: str, value: object) -> bool:
-    """Return whether a value of `meta` may have been written by this or a newer version."""
+    """Return whether a value of `meta` is one that this or a newer version can have written."""
     return isinstance(value, str) and _META[key].fullmatch(value) is not None
 
 
 @cache
 def _frame() -> Frame:
-    """Return name → (type, SQL) of everything that a fresh database has, in order."""
+    """Return name → (type, SQL) of every table and index of a new database, in order."""
     connection = sqlite3.connect(":memory:", isolation_level=None)
     try:
         migrate(connection, 0)
@@ -78,7 +78,7 @@ def row_flaw(what: str, *, fixable: bool = True) -> Finding:
 
 
 def find_flaws(read: Read) -> list[Finding]:
-    """Return what is missing from the tables or altered in them."""
+    """Return missing or changed tables and rows."""
     there = {name: (kind, sql) for kind, name, sql in _objects(read)}
     if not there:
         return []  # there is no database yet
@@ -96,18 +96,19 @@ def find_flaws(read: Read) -> list[Finding]:
             word = "cannot be read" if key in meta else "is missing"
             found.append(table_flaw(f"the value {key} {word}"))
     if not found:
-        found += [row_flaw(f"what is listed of session {id} is damaged") for _, id in unsound(read)]
+        damaged = "the entry of session {} in the list is damaged"
+        found += [row_flaw(damaged.format(id)) for _, id in unsound(read)]
         found += [row_flaw(f"the events of session {n} are not listed") for n in _orphans(read)]
         found += _wrong_uses(read)
         if not search.is_sound(read):
-            found.append(table_flaw("the search index is not as it was written"))
+            found.append(table_flaw("the search index is damaged"))
     return found
 
 
 def _wrong_tables(there: Frame) -> Iterator[Finding]:
-    """Yield what is missing or has another form, and foreign triggers and indexes.
+    """Yield tables and indexes that are missing or changed, and unknown triggers and indexes.
 
-    These change what a write does; a foreign table does not.
+    Unknown triggers and indexes change the effect of a write; an unknown table does not.
     """
     frame = _frame()
     for name, (kind, sql) in frame.items():
@@ -117,9 +118,9 @@ def _wrong_tables(there: Frame) -> Iterator[Finding]:
     for name, (kind, sql) in there.items():
         if name in frame and (kind, sql) != frame[name]:
             mendable = name not in ("event", "blob")
-            yield table_flaw(f"the {kind} {name} has another form", fixable=mendable)
+            yield table_flaw(f"the {kind} {name} was changed", fixable=mendable)
         elif name not in frame and kind in ("trigger", "index"):
-            yield table_flaw(f"the {kind} {name} is not one of Forestay")
+            yield table_flaw(f"the {kind} {name} does not belong to Forestay")
 
 
 def _wrong_uses(read: Read) -> Iterator[Finding]:
@@ -155,8 +156,8 @@ def repair(connection: sqlite3.Connection) -> Repaired:
     return done
 
 
-# How tables get back what others still refer to. Numbers of projects that are in use must not be
-# given to others; the name of a project is that of its folder.
+# SQL that restores rows that other tables still refer to. Numbers of projects that are in use must
+# not be assigned again; the name of a project is that of its folder.
 _RESTORE = {
     "session": """
         UPDATE session SET project =
@@ -173,12 +174,12 @@ _RESTORE = {
 _LOST = {
     "lost": "which events were known to be missing",
     "tree": "which folder works on which session: forestay session use SESSION",
-    "holder": "which processes were at work",
+    "holder": "which processes were working on which session",
 }
 
 
 def _recreate(connection: sqlite3.Connection, done: Repaired) -> list[str]:
-    """Drop what is altered or foreign, create what is missing; return the created tables."""
+    """Drop changed and unknown parts, create missing ones; return the created tables."""
     for kind, name, sql in list(_objects(connection.execute)):
         ours = _frame().get(name)
         if (ours or kind in ("trigger", "index")) and ours != (kind, sql) and name != "find":
@@ -285,7 +286,7 @@ def _adopt_events(connection: sqlite3.Connection, number: int, done: Repaired) -
             else:
                 done.strays.setdefault(named, []).append(Stored(position & _LOW, *event))
         if dropped:
-            done.done.append(f"removed {dropped} event(s) of session {named} that were there twice")
+            done.done.append(f"removed {dropped} duplicate event(s) of session {named}")
         connection.execute("DELETE FROM row WHERE session = ?", (number,))
         return
     done.stale.append(named)

@@ -1,8 +1,8 @@
-"""The tables of the SQLite store, and how an older database becomes a newer one.
+"""The tables of the SQLite store, and the migrations of older databases.
 
 Migrations only add, in place, in one transaction. `format` is the newest migration applied;
-`min_writer` the oldest format a writer may have: a process that is older stops and asks to be
-restarted. The file is never replaced while another process may have it open.
+`min_writer` is the oldest format that can still write: an older process refuses to write and has
+to be restarted. The file is never replaced while another process may have it open.
 
 The journal is `event`; `session`, `row` and `find` can be computed from it. The position of an
 event is session number × 2³² + arrival number, so a session's events lie together and need no
@@ -142,7 +142,7 @@ MIGRATIONS = (
 FORMAT = len(MIGRATIONS)
 MIN_WRITER = 1
 SEALED = 999_999_999
-"""The `min_writer` of a store that may not be written any more."""
+"""The `min_writer` of a sealed store, so that no version writes to it."""
 
 
 def migrate(connection: sqlite3.Connection, have: int) -> None:
@@ -158,10 +158,10 @@ def migrate(connection: sqlite3.Connection, have: int) -> None:
 
 
 def must_scrub(connection: sqlite3.Connection) -> None:
-    """Record, in a transaction that erases, that old pages have to be removed after it."""
+    """Record, in a transaction that erases data, that old pages have to be removed after it."""
     connection.execute("INSERT OR REPLACE INTO meta VALUES ('scrub', '1')")
 
 
 def note_lost(connection: sqlite3.Connection, session: str, head: tuple[str, int, str]) -> None:
-    """Record a head (device, n, hash) that was acknowledged once and is missing now."""
+    """Record a head (device, n, hash) that was acknowledged and is missing now."""
     connection.execute("INSERT OR IGNORE INTO lost VALUES (?, ?, ?, ?)", (session, *head))

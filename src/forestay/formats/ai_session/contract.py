@@ -33,14 +33,14 @@ AGAIN = "Re-acknowledgment required"
 
 
 class Acknowledgment(Struct, frozen=True):
-    """One agent's block, and its place in the text."""
+    """One agent's block, and its position in the text of the file."""
 
     agent: str
     date: str = ""
     version: str = ""
     checksum: str = ""
     pledged: bool = False
-    """Whether the closing sentence is there."""
+    """Whether the block has its closing sentence."""
     headed: bool = False
     start: int = 0
     end: int = 0
@@ -131,7 +131,7 @@ def parse(text: str) -> list[Acknowledgment]:
             close()
             heading, fields, pledged = -1, {}, False
         if mark["heading"]:
-            # Fields before it without an agent's name belong to no block.
+            # Fields before this line without an agent's name belong to no block.
             heading, fields = mark.start(), {}
         elif mark["key"]:
             if not fields:
@@ -166,7 +166,7 @@ def join(text: str, other: str) -> str:
 
 
 def _end_block(text: str) -> str:
-    """Return the text with an end that a block can follow."""
+    """Return the text with the line breaks at its end that a following block needs."""
     if not text or text.endswith("\n\n"):
         return text
     return text + ("\n" if text.endswith("\n") else "\n\n")
@@ -186,13 +186,13 @@ def verify(text: str | None, agent: str, spec: bytes) -> Verdict:
     names = ", ".join(each.agent for each in known)
     other = f"acknowledged by {names}, not by {agent.strip() or 'an unnamed agent'}"
     warning = _finding("contract-other-agent", WARNING, other, "S0-96")
-    # The best of them counts: one agent's stale block does not undo another's good one.
+    # If an agent has several blocks, the best one counts: a stale block does not undo a good one.
     judged = [_verdict([warning], each, spec) for each in known]
     return next((verdict for verdict in judged if verdict.ok), judged[-1])
 
 
 def verify_all(text: str | None, spec: bytes) -> dict[str, Verdict]:
-    """Return the verdict for every agent in the file; under "" where there is none."""
+    """Return the verdict for every agent in the file; if there is no agent, one under ""."""
     own: dict[str, Acknowledgment] = {}
     for each in parse(text or ""):
         own.setdefault(each.agent, each)

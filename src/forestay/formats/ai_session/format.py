@@ -96,7 +96,7 @@ class AiSession(Format):
     id_error = "Error: Invalid feature ID"
 
     def recognise(self, name: str, value: Any) -> float:
-        """Recognise a file by its shape; its name does not count, as files get renamed."""
+        """Recognise a file by its keys, not by its name, because files get renamed."""
         if isinstance(value, list):
             lines = [mapping(line) for line in value[:20]]
             if not lines:  # a session in which nothing has happened yet
@@ -109,7 +109,7 @@ class AiSession(Format):
         if current:
             return 1.0 if "feature_id" in node or "model_in_use" in current else 0.3
         if "feature_id" in node and ("version" in node or "current_state" in node):
-            return 0.5  # a state that breaks off
+            return 0.5  # only the beginning of a state
         feature, phases = mapping(node.get("feature")), sequence(node.get("phases"))
         by_feature = feature and ("phases" in node or {"id", "created_at"} <= feature.keys())
         is_plan = by_feature or any("phase_id" in mapping(phase) for phase in phases)
@@ -229,7 +229,7 @@ class AiSession(Format):
         tree = {INDEX: copied(value)}
         entry = ensured_entry(tree, facts.native_id, facts, where)
         if is_current:
-            # Without its status a session that has ended would be read as resumed.
+            # Restore the status: without it an ended session would be read as resumed.
             entry.setdefault("status", session_word(self.id, facts.status))
         return tree[INDEX]
 
@@ -244,7 +244,7 @@ def _own_entries(tree: Tree, id: str) -> list[tuple[int, Any]]:
 
 
 def _restore_entry(tree: Tree, before: Tree) -> tuple[Tree, list[str]]:
-    """Restore the session's entry in the index; perhaps only its id was removed."""
+    """Restore the session's entry in the index, or only its id if the rest still exists."""
     id = read.identity(before)
     key, was = read.key_of(tree, INDEX), read.entry_of(before, id)
     if not was or not isinstance(tree.get(key), dict) or _own_entries(tree, id):
@@ -257,7 +257,7 @@ def _restore_entry(tree: Tree, before: Tree) -> tuple[Tree, list[str]]:
 
 
 def _spread_status(tree: Tree, before: Tree) -> Tree:
-    """Copy a status that was edited in one place to the other places that have one."""
+    """Copy a status that was edited in one file to the other files that have a status."""
     id = read.identity(before)
     words, were = read.status_words(tree, id), read.status_words(before, id)
     new = [word for word, was in zip(words, were, strict=True) if word not in ("", was)]

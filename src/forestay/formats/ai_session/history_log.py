@@ -22,7 +22,7 @@ from forestay.formats.port import Tree, Where
 
 _New = TypeVar("_New", CommandFact, UpdateFact)
 _TOGETHER_MS = 250
-"""How many milliseconds events that were recorded together may be apart."""
+"""The most milliseconds between events that were recorded together."""
 
 
 def missing_lines(tree: Tree, was: Facts, facts: Facts, where: Where) -> list[Node]:
@@ -41,10 +41,10 @@ def missing_lines(tree: Tree, was: Facts, facts: Facts, where: Where) -> list[No
 
 
 def _known_from(new: list[int], tree: Tree, was: Facts, facts: Facts, where: Where) -> int:
-    """Return the index of the first new line whose active task is known; `new` are its times.
+    """Return the index of the first new line whose active task is known; `new` has their times.
 
-    The task was active all along, or since the last line and what was recorded with it. Which
-    task was active at an older line is unknown, and files do not show it either.
+    If the task did not change, it is known for all new lines; otherwise only for the last line and
+    those recorded together with it. Which task was active at an older line is unknown.
     """
     if not where.brief:
         return len(new) - bool(facts.updates)
@@ -55,7 +55,7 @@ def _known_from(new: list[int], tree: Tree, was: Facts, facts: Facts, where: Whe
 def without_news(
     lines: list[Any], known: int, commands: list[CommandFact], where: Where
 ) -> list[Any]:
-    """Return a log without the lines, after the first `known` ones, of commands not given."""
+    """Return a log without lines after the first `known` whose command is not in `commands`."""
     found = {at: one for at, line in enumerate(lines) if (one := read.command_of(line, where))}
     pairs = _pair_lines(list(found.values()), commands)
     places = list(found)
@@ -64,7 +64,7 @@ def without_news(
 
 
 def _with_times(new: Sequence[_New], latest: int, undated: int) -> Iterator[tuple[int, _New]]:
-    """Yield new commands or updates with their times, which never go back."""
+    """Yield new commands or updates, each with a time not earlier than the one before it."""
     for each in new:
         latest = max(latest, timestamps.first(each.at, undated))
         yield latest, each
@@ -185,7 +185,7 @@ _SAME_COMMAND = [
 
 
 def _pair_lines(old: list[CommandFact], new: list[CommandFact]) -> dict[int, int]:
-    """Return which command has which line."""
+    """Pair commands with their lines in the log."""
     pairs = {command: line for line, command in pair(old, new, _SAME_COMMAND).items()}
     return pairs | _late_pairs(old, new, pairs)
 

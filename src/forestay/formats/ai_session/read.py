@@ -190,10 +190,10 @@ _CURRENT_KEYS = ("active_task", "model_in_use", "started_at", "last_updated")
 
 
 def torn(data: bytes, state: Node) -> str:
-    """Return why a state is only the beginning of one, or an empty string.
+    """Return why a state file is incomplete, or an empty string.
 
-    It ends within a line and lacks the keys that the contract has last. Its last value cannot be
-    trusted: `t1` may have been `t12`.
+    An incomplete file ends inside a line and lacks the last keys of the contract. Its last value
+    cannot be trusted: `t1` may have been `t12`.
     """
     if not ends_within_a_line(data) or not state.keys() & set(_KEYS):
         return ""
@@ -239,7 +239,7 @@ def walk(plan: Node, where: Where) -> Iterator[Placed]:
 
 
 def phases_of(listed: list[Any]) -> Iterator[tuple[str, Node]]:
-    """Yield the phases of a list, each with a unique id: its own, else its name or its place."""
+    """Yield the phases of a list, each with a unique id: its own, else its name or its index."""
     taken: set[str] = set()
     for place, phase in enumerate(listed, 1):
         if isinstance(phase, dict):
@@ -383,7 +383,7 @@ def read_facts(tree: Tree, where: Where) -> Facts:
 
 
 def status_places(tree: Tree, native_id: str) -> tuple[Node, Node, Node]:
-    """Return the places where a status can be, the most trusted one first."""
+    """Return the mappings that can have a status, the most reliable one first."""
     return entry_of(tree, native_id), current_of(tree), part(tree, STATE)
 
 

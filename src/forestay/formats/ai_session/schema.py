@@ -52,7 +52,7 @@ _TASK_TEMPLATES = ("task ID or null", "current task ID or null")
 
 # --- rules -------------------------------------------------------------------------------------
 
-# Unknown keys are ignored; a number is read as a name, so nothing there is more than a warning.
+# A number is read as a name and unknown keys are ignored, so names cause warnings only.
 _object = partial(object_rule, free=True)
 _name = partial(text_rule, shape=r"\S", code="empty-value", says="filled in", mild=True)
 _id = partial(text_rule, templates=(_ID_TEMPLATE,))
@@ -155,7 +155,7 @@ _LOG = Rule(type="array", req="S0-37")
 
 
 def check_files(tree: Tree, where: Where, *, strict: bool = False) -> list[Finding]:
-    """Return every deviation of a session's files; `strict` adds what we demand of our own."""
+    """Return every deviation of a session's files; with `strict`, also from our own rules."""
     found = [*_check_presence(tree, where)]
     for file, (rule, check) in _CHECKS.items():
         if key := read.key_of(tree, file):
@@ -380,7 +380,7 @@ def _check_entries(listed: bytes, naive: str, strict: bool) -> tuple[Finding, ..
         by_id[text(mapping(entry).get("feature_id"))].append(number)
     for id, places in by_id.items():
         if id and len(places) > 1:
-            # All are shown: only a person can decide which one is right.
+            # Show all entries: only the user can decide which one is right.
             shown = "; ".join(_describe_entry(entries[n]) for n in places)
             message = f"{short(id)} is listed {len(places)} times: {shown}"
             at = f"active_features[{places[1]}]"

@@ -72,7 +72,7 @@ def write_facts(old: Tree | None, facts: Facts, where: Where) -> Tree:
 
 
 _CHANGED_LEVELS = {STATE: 2, INDEX: 3, PLAN: -1, LOG: 1}
-"""How deep each file may be changed, and so must be copied."""
+"""File → the number of levels that writing can change, and that must be copied before."""
 
 
 def _write_changes(tree: Tree, was: Facts, facts: Facts, where: Where) -> None:
@@ -244,7 +244,7 @@ def _new_times(was: Facts, facts: Facts) -> tuple[int | None, int | None]:
 
 
 def _is_moved(was: Facts, facts: Facts) -> bool:
-    """Return whether the status must be written: its word would be read as another than before."""
+    """Return whether the status must be written because the word in the file means another one."""
     word = SESSION_WORDS[ID].get(facts.status)
     return bool(word) and was.status not in (facts.status, session_status(ID, word or ""))
 

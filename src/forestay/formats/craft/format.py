@@ -5,8 +5,8 @@
     pending_tasks     sentences: all other steps
     decisions_made, files_modified      logs: entries are added and completed, removed if withdrawn
     context_usage     tokens, in all and by agent
-    teleportation     the state of sync, written by us where this machine has remotes;
-                      else attributes `craft.teleportation.*`
+    teleportation     the state of sync; we write it if this machine has remotes, else it is read
+                      as attributes `craft.teleportation.*`
     metadata          free; attributes `craft.craft_version`, `craft.tags`, `craft.notes`
 
 An attribute that stands for a list holds its elements as lines.
@@ -158,9 +158,9 @@ def _get_decision(value: Any, where: Where) -> DecisionFact | None:
     what, chosen = text(of.get("context")), text(of.get("chosen"))
     options = NAMES.read(of.get("options"), where)
     if chosen == what and options in ([], [what]):
-        chosen, options = "", []  # a statement without options, which other formats have
+        chosen, options = "", []  # a decision without options, as other formats have
     elif chosen and options and chosen not in options:
-        options = [*options, chosen]  # what was chosen was an option
+        options = [*options, chosen]  # the choice must be one of the options
     if not what and not chosen:
         return None
     known = form.get_fields(of, _CHOICE, where)
@@ -176,7 +176,7 @@ def _get_file(value: Any, where: Where) -> FileFact | None:
 
 
 def _get_attributes(root: Node, where: Where) -> dict[str, Scalar]:
-    # What is true of one machine only is not part of the session.
+    # Values that are true of one machine only are not part of the session.
     sections = ("metadata",) if where.travel else ("teleportation", "metadata")
     return {
         name: known
@@ -270,7 +270,7 @@ def _put_root(root: Node, facts: Facts, where: Where) -> None:
         form.put_section(root, section, put, schema.ROOT)
     sync = mapping(root.get("teleportation"))
     devices = sync.get("devices") if where.travel is None else None
-    # A device that writes knows the session from then on.
+    # A device that writes the file is added to the devices that know the session.
     if root.get("device") not in (device, *sequence(devices)) and isinstance(devices, list):
         root["teleportation"] = {**sync, "devices": [*devices, root["device"]]}
 
@@ -327,7 +327,7 @@ def _put_decision(old: Any, fact: DecisionFact, where: Where, moment: int) -> An
 
 def _put_change(old: Any, fact: FileFact, where: Where, moment: int) -> Any:
     if old is not None and not isinstance(old, dict):
-        return old  # a path alone stays one: its program expects it
+        return old  # the entry is a path without an object: its program expects that form
     if old is None:
         made: Node = dict.fromkeys(schema.FILE_ORDER)
         made |= {"path": fact.path, "action": fact.action, "agent_id": schema.UNKNOWN_AGENT}
@@ -371,7 +371,7 @@ def _fresh_agent(fact: AgentFact) -> Node:
 
 
 def _written_status(fact: AgentFact) -> str:
-    """Return the status that will be read from what is written here."""
+    """Return the status that a reader will find in the entry that is written."""
     word = {
         "status": unit_word(schema.ID, fact.status),
         "result": schema.RESULT_OF.get(fact.status),
@@ -424,13 +424,13 @@ def _put_attributes(section: Node, of: str, facts: Facts) -> None:
         if name not in facts.attributes or _get_attribute(section.get(key), rule.type) == fact:
             continue
         new = _native(fact, rule.type)
-        # Attributes may have any value; we write only those that the document allows.
+        # Attributes can have any value; write only values that the specification allows.
         if (new is not None or fact is None) and not any(check_value(rule, new, strict=True)):
             form.insert(section, key, new, tuple(rules))
 
 
 def _put_travel(section: Node, travel: Travel) -> None:
-    """Write the state of sync; attributes about it are out of date."""
+    """Write the state of sync, instead of the attributes about it, which are out of date."""
     for key, value in _section_of(travel).items():
         if key not in section or not form.alike(section[key], value):
             form.insert(section, key, value, tuple(schema.TELEPORTATION.keys))
@@ -454,7 +454,7 @@ def _section_of(travel: Travel) -> Node:
 
 
 def _signs(value: Node) -> int:
-    """Return how many signs point to this format, less those that point to another."""
+    """Return the number of keys that suggest this format, minus those that suggest another."""
     version = text(value.get("schema_version"))
     three = re.match(r"[0-9]+\.[0-9]+\.[0-9]+", version) is not None
     ours = (

@@ -1,8 +1,8 @@
 """The rules of the `craft` format: its words, its schema, and checks beyond a schema.
 
-`RULES` is checked by `check_value` and published as JSON Schema: `session-state-v1.json` is what a
-reader may expect, `session-state-v1.strict.json` what we write. `find_oddities` reports values that
-contradict each other though each is allowed; those are never errors.
+`check_value` checks `RULES`, which are also published as JSON Schema: `session-state-v1.json` for
+what a reader can expect, `session-state-v1.strict.json` for what we write. `find_oddities` reports
+values that contradict each other though each is allowed; those are never errors.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ ID = "craft"
 SCHEMA = "https://data-wise.github.io/craft/schemas/session-state-v1.json"
 STRICT_SCHEMA = "urn:forestay:session-state-v1.strict"
 VERSIONS = (("1.0.0", "2026-01-17", "Initial schema definition"),)
-"""The document's versions: number, day, what changed."""
+"""The versions of the specification: number, day, what changed."""
 VERSION = VERSIONS[-1][0]
 
 MODES = ("debug", "default", "optimize", "release")
@@ -185,7 +185,7 @@ _NEEDED = {
     "S2-92": "files_modified context_usage",
     "S2-93": "teleportation",
 }
-"""Requirement → the keys that it wants in every file."""
+"""Requirement → the keys that it demands in every file."""
 RULES = Rule(
     type="object",
     req="S2-7",
@@ -277,7 +277,7 @@ def duration(times: tuple[int | None, int | None]) -> int | None:
 
 
 def find_oddities(root: Node, where: Where) -> Iterator[Finding]:
-    """Yield what no schema can check; never an error, because readers cope with it."""
+    """Yield findings that no schema can express; never errors, because readers tolerate them."""
     yield from check_time_order(root, ("created_at", "updated_at"), "", "S2-13", where)
     for at, agent in nodes(root, "agents"):
         yield from _check_agent(agent, at, where)

@@ -1,4 +1,4 @@
 """The essay format: session-state.yaml, its backup, stage files and versions.
 
-Main modules: `format`, `read`, `write`, `check`.
+Main modules: `format`, `fields`, `check`, `stage_files`.
 """

@@ -1,8 +1,8 @@
-"""Check an essay's session file: the table `RULES` first, then the document's rules on loading.
+"""Check an essay's session file: first the table `RULES`, then the rules that span several values.
 
-Those want that completed stages and sections have their files, that positions are in range, and
-that no stage is completed over one that was not started. Whether files exist is checked only
-where the names in the session's folder are known, and only for paths that lie in it.
+Completed stages and sections must have their files, positions must be in range, and no stage may be
+completed before an earlier one was started. Whether a file exists is checked only if the names in
+the session's folder are known, and only for paths inside that folder.
 """
 
 from __future__ import annotations
@@ -97,7 +97,7 @@ def _check_position(doc: dict[str, Any], where: Where) -> Iterator[Finding]:
 
 
 def _check_counts(doc: dict[str, Any], where: Where) -> Iterator[Finding]:
-    """Compare numbers of the same things in several places; readers cope with differences."""
+    """Compare counts that the file has in several places; a difference is only a warning."""
     outlined, argued = (value_at(doc, f"stages.stage_{n}.total_sections") for n in (2, 3))
     if is_count(outlined) and is_count(argued) and outlined != argued:
         message = f"{argued} sections are to be argued, but the outline has {outlined}"
@@ -129,8 +129,11 @@ def _check_order(doc: dict[str, Any], where: Where) -> Iterator[Finding]:
 
 
 def _units(doc: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any], str, str, str]]:
-    """Yield stages and sections of stage 3: path, value, the key of the result, and the
-    requirements for its time and its file."""
+    """Yield each stage and each section of stage 3.
+
+    A row has the path, the value, the key that names the result file, and the requirements for its
+    time and its file.
+    """
     ends = {1: "S3-16", 2: "S3-22", 3: "S3-34", 4: "S3-46"}
     for number, stage in STAGES.items():
         path = f"stages.stage_{number}"
@@ -142,7 +145,7 @@ def _units(doc: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any], str, str,
 
 
 def _check_results(doc: dict[str, Any], where: Where) -> Iterator[Finding]:
-    """Check that what is completed has its time and its result."""
+    """Check that each completed stage and section has its time and its result file."""
     for path, unit, key, ended, result in _units(doc):
         if read_unit_status(unit.get("status")) != "done":
             continue
@@ -177,7 +180,7 @@ def _is_absent(name: str, where: Where) -> bool:
 
 
 def _references(doc: dict[str, Any]) -> Iterator[tuple[str, str, str]]:
-    """Yield every path that the file names: where, what, and the rule that wants it to exist."""
+    """Yield every path in the file: its key, the path, and the requirement that it exists."""
     results: dict[str, str] = {}
     for path, unit, key, _, req in _units(doc):
         is_done = read_unit_status(unit.get("status")) == "done"

@@ -33,7 +33,7 @@ _UNITS = ((DAY, "day"), (HOUR, "hour"), (60_000, "minute"))
 
 
 def place(doc: dict[str, Any], *, paragraphs: bool = True) -> str:
-    """Return the current place in the work: `Stage 4, Section 2, Paragraph 3`."""
+    """Return the current position in the essay, such as `Stage 4, Section 2, Paragraph 3`."""
     stage = stage_of(doc) or 1
     section = section_of(doc, stage)
     paragraph = value_at(doc, "stages.stage_4.current_paragraph") if stage == 4 else None
@@ -49,7 +49,7 @@ def pause_message(doc: dict[str, Any]) -> str:
 
 
 def ago(moment: int, now: int) -> str:
-    """Return how long ago a moment is, in the largest unit that fits: `2 hours ago`."""
+    """Return how long ago a time was, in the largest unit that fits, such as `2 hours ago`."""
     for length, unit in _UNITS:
         if (count := (now - moment) // length) > 0:
             return f"{plural(count, unit)} ago"
@@ -66,7 +66,7 @@ def session_list(found: Iterable[tuple[str, dict[str, Any] | None]], where: Wher
         if doc is None:
             what = "State unreadable"
         elif status in ("completed", "abandoned"):
-            what = str(status).title()  # it has no place: it cannot be resumed by its number
+            what = str(status).title()  # an ended session has no current position
         else:
             what = place(doc, paragraphs=False)
         lines.append(f"{number}. {name} -- {what} -- Last active: {active}")
@@ -101,7 +101,7 @@ def _section_parts(doc: dict[str, Any], stage: int) -> list[str]:
 
 
 def abandoned_for(doc: dict[str, Any] | None, where: Where) -> int:
-    """Return for how many days an open essay was idle, once that counts as abandoned; else 0."""
+    """Return for how many days an open essay was idle; 0 if too few to count as abandoned."""
     state = mapping(doc)
     moment = timestamps.read(state.get("last_activity"), where.naive)
     if moment is None or read_session_status(state.get("status")) not in ("active", "paused"):

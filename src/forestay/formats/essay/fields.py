@@ -1,12 +1,12 @@
-"""The session file of the essay pipeline as one table, which the document calls the *template*.
+"""The session file of the essay pipeline as one table; the specification calls it the *template*.
 
-`FIELDS` lists the file in the order of its keys; `SECTION` and `LOGS` list the elements of its
-lists. The new file, the attributes, the rules for checking (`RULES`) and what a truncated file
-lacks all come from these tables. A default of None allows null; a default of "" means that the
-document wants a value and gives none.
+`FIELDS` lists the keys of the file in their order; `SECTION` and `LOGS` list the keys of elements
+of its lists. New files, the attributes, the rules for checking (`RULES`) and the test for a
+truncated file all come from these tables. A default of None allows null; a default of "" means that
+a value is required and the specification gives no default.
 
-An attribute is named after its path in the file, without `stages`, behind `essay.`; those of
-sections stand under `section_1` and so on. It exists only when its value is not the default.
+The name of an attribute is `essay.` and its path in the file, without `stages`; attributes of
+sections are below `section_1` and so on. An attribute exists only if its value is not the default.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class Stage(NamedTuple):
     name: str
     title: str
     file: str
-    """The key that names the stage's result, empty for the stage with one per section."""
+    """The key that names the stage's result file; empty for the stage with a file per section."""
     default: str
 
 
@@ -91,7 +91,7 @@ KINDS: dict[str, dict[str, Any]] = {
     "stage": _COUNT | {"low": 1, "high": len(STAGES)},
     "stage-name": _WORD,
     "word": _WORD,
-    # Real files give reasons, and fact checkers results, in their own words.
+    # Any word is allowed: real files have their own words for reasons and results.
     "phrase": _WORD,
     "text": _TEXT,
     "place": _TEXT | {"blank": _PLACEHOLDER},
@@ -106,7 +106,7 @@ KINDS: dict[str, dict[str, Any]] = {
     "log": _LIST,
     "names": _LIST,
 }
-"""Kind of a field → its rule. A `path` may lie in the session's folder, a `place` is anywhere."""
+"""Kind of a field → its rule. A `path` can be inside the session's folder, a `place` anywhere."""
 _ATTRIBUTES = ("text", "place", "path", "word", "count", "rating", "score", "flag")
 """Kinds of single values that have no fact of their own."""
 
@@ -254,7 +254,7 @@ LOGS = {
 
 
 def _object(prefix: str, fields: Iterable[Field], elements: dict[str, tuple[Field, ...]]) -> Rule:
-    """Return the rule of the mapping under a path prefix: what it holds directly and deeper."""
+    """Return the rule for the mapping under a path prefix, including the mappings inside it."""
     inner = [field for field in fields if field.path.startswith(prefix)]
     keys: dict[str, Rule] = {}
     for field in inner:
@@ -326,7 +326,7 @@ def is_count(value: Any, least: int = 0) -> TypeGuard[int]:
 
 
 def is_placeholder(field: Field, value: Any) -> bool:
-    """Return whether a value is still the template's own, such as `{path}`."""
+    """Return whether a value is still a placeholder of the template, such as `{path}`."""
     pattern = KINDS[field.kind].get("blank", "")
     return bool(pattern) and isinstance(value, str) and re.search(pattern, value) is not None
 
@@ -370,7 +370,7 @@ def state_of(tree: Tree) -> dict[str, Any]:
 
 
 def sections(doc: dict[str, Any], stage: int) -> dict[int, dict[str, Any]]:
-    """Return a stage's sections by number; of two with one number the first."""
+    """Return a stage's sections by number; if two have the same number, the first."""
     found: dict[int, dict[str, Any]] = {}
     for entry in sequence(value_at(doc, f"stages.stage_{stage}.sections")):
         index = mapping(entry).get("section_index")
@@ -423,18 +423,18 @@ def section_of(doc: dict[str, Any], stage: int | None) -> int | None:
 
 
 def folders(doc: dict[str, Any], where: Where) -> list[str]:
-    """Return the session's folder, as the file and as the caller name it."""
+    """Return the session's folder twice: the path in the file, and the path from the caller."""
     field = next(field for field in FIELDS if field.kind == "folder")
     named = (read_value(field, doc.get("session_dir")), where.root)
     return [name.rstrip("/") for name in named if name and name.strip("/")]
 
 
 def inside(path: str, around: list[str]) -> str:
-    """Return a path relative to the session's folder if it lies there, else unchanged."""
+    """Return a path relative to the session's folder if it is inside it, else unchanged."""
     begins = (f"{folder}/" for folder in around)
     return next((path[len(b) :].lstrip("/") or path for b in begins if path.startswith(b)), path)
 
 
 def outside(name: str, around: list[str]) -> str:
-    """Return a relative path as the file writes it, below the session's folder."""
+    """Return a relative path as it is written in the file: with the session's folder in front."""
     return name if not around or name.startswith(("/", "~")) else f"{around[0]}/{name}"

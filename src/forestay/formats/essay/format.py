@@ -7,15 +7,15 @@
 The format's root is the session's own folder, so its one tree key is `session-state.yaml`.
 
 The four stages are steps, and so are the sections of stages 3 and 4; all other single values are
-attributes. Claims come from two logs: one that was deferred and later overridden by the user
-stands in both, and is one claim. Paths in the session's folder are read relative to it, so that
-the folder can be moved.
+attributes. Claims come from two logs: a claim that was deferred, and that the user accepted later,
+is in both logs and is one claim. Paths in the session's folder are read relative to it, so that the
+folder can be moved.
 
-Writing changes only what the facts say differently. Stages that the facts do not name stay, and
-so do attributes that are absent; an attribute of None gets the template's value again. Entries of
-logs are added, never changed or removed, except for `resolved`. Sections that are no longer among
-the steps, or were skipped, leave their list. When a stage, section or session is completed and its
-result lies in the folder, the file is named, because the document wants it named.
+Writing changes only values that differ from the facts. Stages and attributes that the facts do not
+have stay unchanged; an attribute of None is reset to the template's value. Entries of logs are
+added, never changed or removed, except for their key `resolved`. Sections that are no longer among
+the steps, or were skipped, are removed from their list. If a stage, section or session is completed
+and its result file is in the folder, the name of that file is written, as the document demands.
 """
 
 from __future__ import annotations
@@ -129,7 +129,7 @@ def get_facts(tree: Tree, where: Where) -> Facts:
 
 
 def _get_attribute(field: Field, value: Any, around: list[str]) -> Scalar:
-    """Return the value of a field beyond its default, or None."""
+    """Return the value of a field, or None if it is the default."""
     found: Scalar = read_value(field, value)
     if isinstance(found, str) and field.kind == "path":
         found = inside(found, around)
@@ -140,7 +140,7 @@ def _get_steps(doc: dict[str, Any], where: Where) -> Iterator[StepFact]:
     for number, stage in STAGES.items():
         parent = stage_id(number)
         units = [(parent, stage.title, value_at(doc, f"stages.stage_{number}"))]
-        # The file does not know what a section is called; the outline does.
+        # The session file has no titles of sections; only the outline has them.
         units += [
             (section_id(number, index), f"Section {index}", section)
             for index, section in (sections(doc, number) if number in SECTIONED else {}).items()
@@ -182,7 +182,7 @@ def _get_claims(doc: dict[str, Any], where: Where) -> list[ClaimFact]:
 
 
 def _entries(doc: dict[str, Any], log: str) -> list[dict[str, Any]]:
-    """Return the entries of a log of claims that name a claim."""
+    """Return the entries of a claims log that have the text of a claim."""
     listed = (mapping(entry) for entry in sequence(doc.get(log)))
     return [entry for entry in listed if text(entry.get("claim_text")).strip()]
 
@@ -222,7 +222,7 @@ def _fresh(facts: Facts, native_id: str, where: Where) -> dict[str, Any]:
 
 
 def _set_folder(doc: dict[str, Any], root: str) -> None:
-    """Name the folder that the file lies in now, and the files that it names in it."""
+    """Write the folder's current path, and update the paths of files in it."""
     named = folders(doc, Where())
     for spot in spots(doc):
         path = read_value(spot.field, spot.value)
@@ -261,7 +261,7 @@ class _StateEdit:
             form.put_field(self.part("output"), _ENDED, want.ended_at, self.where, ())
 
     def part(self, path: str) -> dict[str, Any]:
-        """Return a mapping to write into; what is missing comes from the template."""
+        """Return a mapping to write into; missing keys are added from the template."""
         here, model = self.doc, blank()
         for key in path.split(".") if path else ():
             model = mapping(model.get(key))
@@ -309,7 +309,7 @@ class _StateEdit:
             place[1]: step
             for step in self.steps.values()
             if (place := place_of(step.id)) and place[0] == stage and place[1]
-            # The document has no word for skipped; a file that has one keeps its section.
+            # The specification has no word for skipped: keep the section of a file that uses one.
             if step.status != "skipped" or getattr(self.had.get(step.id), "status", "") == "skipped"
         }
         found = sections(self.doc, stage)
@@ -336,7 +336,7 @@ class _StateEdit:
     def _put_position(self) -> None:
         place, here = place_of(self.want.position), self.was.position
         if place is not None and self.want.position != here:
-            # The current section may be one that the file does not list; no step stands for it.
+            # The current section can be one that the file does not list, so it has no step.
             is_listed = here in self.steps or here in self.had
             if place[1] or is_listed or not here.startswith(f"{stage_id(place[0])}/"):
                 self.move_to(*place)
@@ -369,7 +369,7 @@ class _StateEdit:
             part[spot.key] = field.default if new is None else new
 
     def _put_claims(self) -> None:
-        """Match claims to entries by their words, the first with the first."""
+        """Match claims to log entries by their words; equal ones in their order."""
         deferred: dict[str, list[dict[str, Any]]] = {}
         for entry in _entries(self.doc, "deferred_verifications"):
             deferred.setdefault(entry["claim_text"], []).append(entry)
@@ -379,8 +379,8 @@ class _StateEdit:
             if not claim.text.strip():
                 continue
             at = timestamps.first(claim.at, updated, self.was.updated_at, self.where.now)
-            # An override without a deferral has no place and no reason; where every claim has
-            # one, it is `unknown`.
+            # A claim that was accepted without being deferred has no place and no reason; where
+            # the log requires one, `unknown` is written.
             has_origin = claim.reason not in ("", "unknown") or claim.section is not None
             was_deferred = has_origin or not claim.result
             if waiting := deferred.get(claim.text):
@@ -393,7 +393,7 @@ class _StateEdit:
             if claim.result and overridden[claim.text]:
                 overridden[claim.text] -= 1
             elif claim.result:
-                # The time of a claim that was deferred first is when that happened.
+                # A claim that was deferred first has the time of the deferral.
                 at = updated if was_deferred and updated is not None else at
                 values = [claim.text, claim.result, OVERRIDE, claim.because, timestamps.write(at)]
                 self._log("user_overrides", *values)
@@ -441,7 +441,7 @@ def defer_reason(reason: str) -> str:
 
 _WRONG = ("wrong-type", "bad-stamp", "out-of-range", "stage-name-differs")
 _OWN_WORDS = ("status", "current_stage_name")
-"""Keys that allow no words but the document's; elsewhere an unknown word is its author's."""
+"""Keys that allow only the specification's words; elsewhere authors can use their own."""
 
 
 def _is_wrong(finding: Finding) -> bool:
@@ -592,7 +592,7 @@ class Essay(Format):
     def answer(self, choice: str, bundle: Bundle, where: Where) -> tuple[str, Tree] | None:
         match = re.fullmatch(r"stage[-_]?([1-4])", choice)
         if match is None:
-            raise InvalidInput(f"{choice} is not a stage", why="they are stage-1 to stage-4")
+            raise InvalidInput(f"{choice} is not a stage", why="stages are stage-1 to stage-4")
         state = salvage.begin_at(int(match[1]), bundle, where)
         return f"Resumed at stage {match[1]}, as you chose.", {STATE: state}
 

@@ -1,15 +1,15 @@
-"""The recovery ladder of an essay whose session file cannot be read.
+"""Recover an essay whose session file cannot be read, by the first of these rungs that works:
 
     whole        only the bytes are odd (a byte order mark, UTF-16, zeros): the text is valid
     backup       `session-state.yaml.bak` is valid: it becomes the state again
     artifacts    the results of the stages show how far the work has come
-    manual       neither: the user chooses where to resume (`Question`, then `begin_at`)
+    manual       nothing shows it: the user chooses where to resume (`Question`, then `begin_at`)
 
-On the last two rungs, what can still be read of the damaged files (`remains`: topmost keys whose
-own lines are whole) gives identity, configuration and the logs. Progress comes from the artifacts
-alone, as the specification demands: a half-read list of stages would show too little.
+On the last two rungs, identity, configuration and logs come from the readable parts of the damaged
+file (`remains`: top-level keys whose lines are complete). Progress comes from the artifacts alone,
+as the specification demands: a list of stages that breaks off would show too little progress.
 
-Nothing here writes, asks, or discards bytes.
+This module neither writes files nor asks the user.
 """
 
 from __future__ import annotations
@@ -64,12 +64,12 @@ _FIELD = {field.path: field for field in FIELDS}
 
 class Recovery(Struct):
     level: str
-    """`none` (nothing is wrong with the file), `whole`, `backup`, `artifacts` or `manual`."""
+    """The rung: `none` (the file is intact), `whole`, `backup`, `artifacts` or `manual`."""
     message: str
     state: dict[str, Any]
-    """The session file to write; on the last rung, the beginning of it."""
+    """The session file to write; on the rung `manual` it is not complete yet."""
     data: bytes | None = None
-    """The bytes of that state, where a file has them: the decoded text, or the backup."""
+    """The bytes of that session file if they exist: the decoded text, or the backup."""
     question: Question | None = None
     goal: str = ""
     titles: dict[int, str] = {}
@@ -79,7 +79,7 @@ class Recovery(Struct):
 
 
 def recover(bundle: Bundle, where: Where) -> Recovery | None:
-    """Return the first rung that holds, with the state to write; None if no file is an essay's."""
+    """Return the first rung that works, with the state to write; None if no file is an essay's."""
     state, backup = (
         read_damaged(bundle.get(name, b""), "yaml", _is_state, is_torn=find_truncation)
         for name in (STATE, BACKUP)
@@ -101,7 +101,7 @@ def recover(bundle: Bundle, where: Where) -> Recovery | None:
 
 
 def ask(bundle: Bundle) -> Question:
-    """Return the question where to resume, for files that do not show it."""
+    """Return the question at which stage to resume, for the rung `manual`."""
     choices = tuple(
         Choice(stage_id(n), f"Stage {n}: {stage.title}", ", ".join(_results(bundle, n)))
         for n, stage in STAGES.items()
@@ -114,8 +114,8 @@ def ask(bundle: Bundle) -> Question:
 def begin_at(stage: int, bundle: Bundle, where: Where) -> dict[str, Any]:
     """Return a fresh state that resumes at the stage the user chose.
 
-    Earlier stages are completed where their result exists, else to be reviewed; later ones have
-    not begun.
+    Earlier stages are completed if their result file exists, else marked for review; later stages
+    are not started.
     """
     made, fresh = _Rebuild(bundle, where).recovery.state, blank()["stages"]
     for number in STAGES:
@@ -131,7 +131,7 @@ def begin_at(stage: int, bundle: Bundle, where: Where) -> dict[str, Any]:
 
 
 def _results(bundle: Bundle, stage: int) -> list[str]:
-    """Return the results of a stage that exist."""
+    """Return the existing result files of a stage."""
     if stage == 3:
         return [name for name in stage_files.current(bundle) if stage_files.section_in(name)]
     names = (STAGES[stage].default, FINAL) if stage == 4 else (STAGES[stage].default,)
@@ -155,9 +155,9 @@ def likeness(value: Any) -> float:
 
 
 def find_truncation(data: bytes, doc: Any) -> str:
-    """Return why a file that can be parsed is only the beginning of one, or an empty string.
+    """Return why a file that can be parsed is only the beginning of a session file, or "".
 
-    Such a file ends within a line and lacks the end of the template. Its last value cannot be
+    Such a file ends inside a line and lacks the last keys of the template. Its last value cannot be
     trusted: 15 may have been 1500.
     """
     order = [field.path for field in FIELDS]
@@ -174,7 +174,7 @@ def find_truncation(data: bytes, doc: Any) -> str:
 
 
 def remains(bundle: Bundle) -> dict[str, Any]:
-    """Return the topmost keys that can still be read, of the state or else its backup."""
+    """Return the top-level keys that can still be read from the state, else from its backup."""
     found = [read_damaged(bundle.get(name, b""), "yaml") for name in (BACKUP, STATE)]
     values = {key: value for left in found if left for key, value in left.value.items()}
     return {key: values[key] for key in _KEPT if values.get(key) is not None}
@@ -224,7 +224,7 @@ class _Rebuild:
             state[key] = {**state[key], **value} if isinstance(value, dict) else value
         self.inferred += [f"{key}: from what is left of the file" for key in kept]
         self.lost += [key for key in _LOST if key not in kept]
-        # Made of the folder, so that a second attempt finds the same id.
+        # Derive the id from the folder, so that a second attempt gives the same id.
         state["pipeline_id"] = state["pipeline_id"] or make_id(self.where.root)
         state["session_dir"] = self.where.root or state["session_dir"]
         self.around = [state["session_dir"].rstrip("/")] if state["session_dir"] else []
@@ -248,7 +248,7 @@ class _Rebuild:
                 self.inferred.append(f"{key}: {source}")
 
     def _read_result(self, stage: int, approval: stage_files.Approval, **files: str) -> None:
-        """Complete a stage whose result exists, the first of the files."""
+        """Mark a stage as completed with the first of the files that exists."""
         result = next(iter(files.values()))
         if result in self.bundle:
             self.part(stage).update(status="completed", completed_at=_stamp(approval.at))
@@ -317,7 +317,7 @@ class _Rebuild:
         self.lost += ["total_paragraphs of the sections"] if todo else []
 
     def _read_output(self) -> None:
-        """Set the output from the final essay, and report what neither file contains."""
+        """Set the output values from the final essay, and report those that are lost."""
         part = self.state["output"]
         named = str(part["final_essay_file"]).rpartition("/")[2]
         part["final_essay_file"] = self.path(named) or self.path(FINAL)

@@ -1,7 +1,7 @@
-"""The files next to an essay's session file: names, versions, contents, and what a change means.
+"""The files next to an essay's session file: names, versions, contents, and the impact of changes.
 
-The results of the stages are Markdown with known headings, written for people; a second copy of
-each stage's facts can be read from them when the session file is lost:
+Each stage writes a Markdown file with known headings. If the session file is lost, each stage's
+facts can be read from these headings:
 
     thesis       `## Thesis Statement`, `## Claim Type`
     outline      `- **Sections**: N`, `### Section n: Title (~N words)`
@@ -11,9 +11,9 @@ each stage's facts can be read from them when the session file is lost:
 All but the draft end with `## Approved By User` once the user approved them. Only the first `MOST`
 bytes of a file, `LONGEST` characters of a line and `MOST_SECTIONS` sections are read.
 
-`assess_change` judges a change to such a file: an impact, a reason, and the sections concerned. The
-document's examples set the measure: another claim type makes another essay, one changed section
-concerns that section.
+`assess_change` rates a change to such a file: an impact, a reason, and the sections concerned. It
+follows the examples of the specification: another claim type has a major impact on the whole essay,
+while a change in one section concerns only that section.
 """
 
 from __future__ import annotations
@@ -50,13 +50,13 @@ _VERSION = re.compile(r"(.+)\.v([1-9][0-9]{0,8})(\.[^./]+)", re.ASCII)
 
 
 def section_in(name: str) -> int | None:
-    """Return the section whose arguments a file contains, or None."""
+    """Return the number of the section that an arguments file (stage 3) belongs to, or None."""
     match = _ARGUMENTS.fullmatch(name)
     return int(match[1]) if match else None
 
 
 def is_current(name: str) -> bool:
-    """Return whether a file is one of the pipeline's, and not an archived version."""
+    """Return whether a file name is one that the pipeline uses for current files, not archived."""
     return name in STAGE_FILES[:3] + STAGE_FILES[4:] or section_in(name) is not None
 
 
@@ -75,7 +75,10 @@ _STAGES = {THESIS: 1, THESIS_LOG: 1, OUTLINE: 2, DRAFT: 4, DRAFT_LOG: 4}
 
 
 def stage_of_file(name: str) -> int | None:
-    """Return the stage of a file; 5 is the finished essay and the logs over all stages."""
+    """Return the stage that writes a file: 1 to 4, or 5 for files of the essay as a whole.
+
+    Those are the finished essay, and logs that cover all stages.
+    """
     if section_in(name) is not None:
         return 3
     return _STAGES.get(name, 5 if is_current(name) else None)
@@ -98,7 +101,7 @@ def folder_name(moment: int, naive: str = "local") -> str:
 
 
 def folder_moment(name: str, naive: str = "local") -> int | None:
-    """Return when a folder of that name was created; None for other names."""
+    """Return the time in the name of a session's folder; None for other names."""
     match = _FOLDER.fullmatch(name)
     if match is None:
         return None
@@ -209,7 +212,7 @@ def draft(data: bytes) -> list[Drafted]:
 
 
 def number_sections(drafted: Iterable[Drafted], titles: Mapping[int, str]) -> dict[int, Drafted]:
-    """Return the sections of a draft by number: that of their title, else the next one."""
+    """Return the sections of a draft by number: the number in its title, else the next number."""
     numbers = {title.casefold(): number for number, title in titles.items()}
     found: dict[int, Drafted] = {}
     last = 0
@@ -272,7 +275,7 @@ _ALIKE = 0.8
 
 
 def assess_change(name: str, old: str, new: str, compare: Compare) -> Impact | None:
-    """Return the impact of a change to a file; None for files judged by their text alone."""
+    """Return the impact of a change by the kind of file; None if only its text can decide."""
     if name == THESIS:
         return _compare_theses(old, new, compare)
     if name == OUTLINE:
@@ -295,7 +298,7 @@ def _compare_theses(old: str, new: str, compare: Compare) -> Impact | None:
         kinds = f"{then.claim_type} → {now.claim_type}"
         return "major", f"the claim type changed: {kinds}; the essay has another direction", []
     if not then.statement and not now.statement:
-        return None  # it has another form
+        return None  # the file does not have the known headings
     part = compare(then.statement, now.statement)
     if then.statement == now.statement:
         return "minor", "the thesis statement is as it was", []
@@ -329,7 +332,10 @@ def _compare_outlines(old: str, new: str, compare: Compare) -> Impact | None:
 
 
 def _outlined(text: str) -> dict[int, str]:
-    """Return the text of each section of an outline; its title counts three times."""
+    """Return the text of each section of an outline, with the title repeated three times.
+
+    So a changed title weighs more than a changed sentence.
+    """
     titles = outline(text.encode()).titles
     _, *rest = re.split(r"(?m)^### Section (\d{1,3}):", text)
     found: dict[int, str] = {}

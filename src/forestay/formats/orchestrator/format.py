@@ -6,11 +6,11 @@
     decisions_made, errors      logs; `errors` holds our record: message, category, agent, timestamp
     context_usage     tokens, and their share of the context window in percent
 
-The last error that names a failed agent is that agent's error; all others are the session's.
+The last error that names a failed agent is that agent's error; all other errors are the session's.
 
-Real files depart from the document: other names for times (`started_at`, `completed_at` …), a
-`project_path`, bare sentences in `completed_work`. They are read by shape, and written as found.
-Only version "1.0" is written at all.
+Real files differ from the specification: other names for times (`started_at`, `completed_at` …), a
+`project_path`, plain sentences in `completed_work`. Each is read by its shape and written back in
+the same shape. Only files of version "1.0" are written.
 """
 
 from __future__ import annotations
@@ -62,12 +62,12 @@ HISTORY = "orchestrator-history"
 
 
 def archive_name(native_id: str) -> str:
-    """Return where a session is archived, relative to the format's folder."""
+    """Return the path at which a session is archived, relative to the format's folder."""
     return f"{HISTORY}/{native_id}.json"
 
 
 def list_history(archived: Mapping[str, Any], limit: int = 10) -> list[dict[str, str]]:
-    """Return a row per archived session, newest first by file name, also for unreadable files."""
+    """Return a row per archived session, newest first by file name, including unreadable files."""
     names = sorted((name for name in archived if name.endswith(".json")), reverse=True)
     rows = []
     for name in names[: max(0, limit)]:
@@ -83,7 +83,7 @@ CORRUPTED = "The previous session file appears corrupted."
 
 
 def recovery(kept_as: str, recommended: str = "") -> Question:
-    """Return the question what to do about a corrupted file, stored under the given name."""
+    """Return the question what to do about a corrupted file, to be renamed to `kept_as`."""
     fresh = f"Begin new session (old file kept as {kept_as})"
     choices = (
         Choice("fresh", "Start fresh", fresh),
@@ -159,7 +159,7 @@ def _get_agent(value: Any, where: Where) -> AgentFact | None:
 
 
 def _is_whole(fact: AgentFact) -> bool:
-    """Return whether an agent is complete; the document has a progress for running ones only."""
+    """Return whether an agent is complete and needs no progress, which only running ones have."""
     return unit_word(schema.ID, fact.status) == "complete" and fact.fraction in (None, 1.0)
 
 
@@ -338,11 +338,11 @@ def _put_done(old: Any, step: StepFact, where: Where) -> Any:
 
 
 _MESSAGE = attrgetter("message", "agent")
-"""What identifies an error."""
+"""The values that identify an error."""
 
 
 def _of_agent(error: ErrorFact) -> Hashable:
-    """Return what identifies an agent's error regardless of its time."""
+    """Return the values that identify an agent's error, without its time."""
     return _MESSAGE(error) if error.agent else None
 
 
@@ -380,7 +380,7 @@ def _put_decision(old: Any, fact: DecisionFact, where: Where, moment: int) -> An
 
 
 def _errors(facts: Facts) -> list[ErrorFact]:
-    """Return the entries of `errors`: the session's, why it failed, last those of its agents."""
+    """Return the entries of `errors`: the session's errors, why it failed, then agents' errors."""
     failed = {
         (a.id, a.error): ErrorFact(a.error, a.category, a.id, a.ended_at)
         for a in facts.agents
@@ -402,7 +402,7 @@ def _put_error(old: Any, fact: ErrorFact, where: Where, moment: int) -> Any:
         fact = replace(fact, at=moment)
     if old is not None and "category" not in old:
         fact = replace(fact, category="")
-    # The time of an agent's error is when it failed; the program's own entry may be later.
+    # An agent's error has the time of the failure; an entry of another program can be later.
     if old is not None and (was := _get_error(old, where)) and (was.agent or was.at is not None):
         fact = replace(fact, at=was.at)
     form.put_fields(made, fact, _FAULT, where, schema.ERROR_ORDER)
@@ -427,7 +427,7 @@ _STAMPED = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}-[0-9A-Za-z]+")
 
 
 def _signs(value: Node) -> int:
-    """Return how many signs point to this format, less those that point to another."""
+    """Return the number of keys that suggest this format, minus those that suggest another."""
     version, work = text(value.get("schema_version")), sequence(value.get("completed_work"))
     ours = (
         re.fullmatch(r"[0-9]+\.[0-9]+", version) is not None,
@@ -439,7 +439,7 @@ def _signs(value: Node) -> int:
         isinstance(value.get("errors"), list),
         "completed_work" in value and "pending_tasks" in value,
         isinstance(value.get("project_path"), str),
-        # Names of times in real files; no other format with a goal has them.
+        # Keys for times in real files; no other format with a goal has them.
         "goal" in value and "started_at" in value,
         "completed_work" in value and not _LOOSE_TIMES.isdisjoint(value),
     )
@@ -460,7 +460,7 @@ _PER_SECOND = 36**6 // _DAY
 
 
 def _suffix(second: int, digest: str) -> str:
-    """Return six letters and digits that sort by the second of the day, as archives are listed."""
+    """Return six letters and digits that sort by the second of the day, for ids in time order."""
     rest = second * _PER_SECOND + int(digest[:8], 16) % _PER_SECOND
     made = ""
     for _ in range(6):

@@ -46,7 +46,7 @@ LIFECYCLE: dict[str, tuple[str, ...]] = {
     "complete": (),
     "aborted": (),
 }
-"""Word → the words that may follow it. A session that is complete or aborted is archived."""
+"""Status → the statuses that may follow it. A complete or aborted session is archived."""
 
 
 class Mode(Struct, frozen=True):
@@ -71,14 +71,14 @@ def percentage(tokens: int, window: int) -> int:
 
 
 def pressure(tokens: int) -> str:
-    """Return what the number of tokens calls for: nothing, `warn` or `compress`."""
+    """Return what to do at this number of tokens: "" (nothing), `warn` or `compress`."""
     if tokens > COMPRESS_ABOVE:
         return "compress"
     return "warn" if tokens > WARN_ABOVE else ""
 
 
 def may_become(word: str, next_word: str) -> bool:
-    """Return whether one status of the document may follow another."""
+    """Return whether the specification allows one status after another."""
     return next_word in LIFECYCLE.get(word, ())
 
 
@@ -194,7 +194,7 @@ RULES = object_rule(
         "goal": text_rule("S4-14"),
         "mode": text_rule(
             "S4-15",
-            # The document gives one example; the others come from its companion.
+            # The specification has one example; the other modes come from its companion document.
             fine=rf"^({'|'.join(MODES)}){END}",
             style="unknown-word",
             says=f"one of {', '.join(MODES)}",
@@ -226,7 +226,7 @@ _ALIASES = {
     "project_path": "project.path",
     "files_modified": "changed files",
 }
-"""Key of real files that the document does not have → what it is read as."""
+"""Key in real files that the specification does not have → what it is read as."""
 
 
 def wrong_id(native_id: str) -> str:
@@ -269,7 +269,7 @@ def find_oddities(root: Node, where: Where) -> Iterator[Finding]:
 
 
 def _check_id(id: str) -> Iterator[Finding]:
-    """Check that an id of the right form names a day; other forms break a rule already."""
+    """Check that the date in an id is a real day; ids of another form already break a rule."""
     if re.search(_SESSION_ID, id) and (why := wrong_id(id)):
         yield warn("odd-session-id", f"session_id: {why}", "session_id", "S4-8")
 

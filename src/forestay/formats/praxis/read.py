@@ -33,7 +33,7 @@ OUROBOROS, OUROBOROS_TIMED = "ouroboros", "ouroboros-timed"
 ATTRIBUTE_PREFIX = "praxis."
 """The prefix of an attribute that is a single value of `metadata`."""
 NO_WORKFLOW, NO_TARGET = "forestay", "."
-"""The values of two fields that may not be empty, for a session without either."""
+"""Values for two required fields, for a session that has neither."""
 MOST_PHASES = 1_000
 """How many phases are listed as steps before any work was done in them."""
 
@@ -94,8 +94,8 @@ def last_phase(total: int, first: int) -> int:
 def is_finished(flag: object, completed: Iterable[int], total: int | None, first: int) -> bool:
     """Return whether a session is complete: by its flag, else because all its phases are.
 
-    More completed phases than the workflow has is an overrun, and complete all the same. Without
-    a flag and without a known number of phases a session is not complete.
+    A session with more completed phases than its workflow has (an overrun) is complete, too. One
+    without a flag and without a known number of phases is not complete.
     """
     if flag:
         return True
@@ -103,7 +103,7 @@ def is_finished(flag: object, completed: Iterable[int], total: int | None, first
 
 
 def within(completed: Iterable[int], total: int, first: int) -> set[int]:
-    """Return the completed phases that the workflow has; others are an overrun."""
+    """Return the completed phases that belong to the workflow, without an overrun."""
     return {phase for phase in completed if first <= phase <= last_phase(total, first)}
 
 
@@ -324,7 +324,7 @@ class View:
         return verdict_of(self.checkpoints[phase])
 
     def phase_status(self, phase: int) -> str:
-        # The verdict is of the last attempt, so a failed one outweighs the list.
+        # The verdict is that of the last attempt, so a failed one counts more than the list.
         verdict = verdict_of(self.checkpoints.get(phase))
         if verdict == "failed":
             return "failed"

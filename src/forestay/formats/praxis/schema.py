@@ -1,10 +1,10 @@
 """Check praxis session files: one table of rules per generation, and checks across values.
 
-An error is what another reader refuses or misunderstands, a warning what readers cope with, an
-info what is worth knowing. Files of older generations are measured by what they could contain;
-their form itself is one warning. `strict` adds what we demand of files that we write.
+An error is a value that another reader refuses or misunderstands, a warning one that readers
+tolerate, an info a useful remark. Files of older generations are checked by the rules of their
+generation; the old form itself is one warning. `strict` adds the rules for files that we write.
 
-`restore_required` gives an edited file back what no edit may remove.
+`restore_required` restores what no edit may remove.
 """
 
 from __future__ import annotations

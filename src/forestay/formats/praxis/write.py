@@ -161,8 +161,11 @@ def number_phases(wanted: Facts) -> dict[int, int]:
 
 
 class _StampLike(NamedTuple):
-    """A time in the style of the stamp that it replaces, else of `style`: a program that subtracts
-    one time from another fails when only one of them has a zone."""
+    """Write a time in the style of the timestamp that it replaces, else in that of `style`.
+
+    All times must have the same style: a program that subtracts two times fails if only one of them
+    has a zone.
+    """
 
     style: Any
 

@@ -62,7 +62,7 @@ class Document:
     """The text of one file and its value."""
 
     def __init__(self, kind: str, written: str | bytes, parsed: Any) -> None:
-        """`parsed` is the value of the `written` text or bytes, and must not be changed."""
+        """Store a text; `parsed` is the value of the `written` text or bytes; never change it."""
         self.kind = kind
         self._written = written
         self.parsed = parsed
@@ -114,8 +114,10 @@ class Document:
         return Lines(self.text, JSON_BREAK) if self.kind == JSON else Lines(self.text)
 
     def line(self, path: str | Sequence[str | int]) -> int:
-        """Return the line, from 1, of a path such as `agents[2].status`, or of the nearest value
-        around it if the path does not exist."""
+        """Return the line number, from 1, of a path such as `agents[2].status`.
+
+        If the path does not exist, return the line of the nearest value around it.
+        """
         keys = list(keys_in(path)) if isinstance(path, str) else list(path)
         if self.kind == JSONL:
             lines = [at for at, line in enumerate(self.lines, 1) if line.node]
@@ -124,11 +126,11 @@ class Document:
         return self._lines.number(_start_of(self.root, keys))
 
     def rewrite(self, value: Any) -> bytes:
-        """Return the bytes with this value instead; the same bytes if the value is the same."""
+        """Return the document's bytes with a new value; the same bytes if the value is the same."""
         return self.rewritten(value).data
 
     def rewritten(self, value: Any) -> Document:
-        """Return the document that `rewrite` returns the bytes of."""
+        """Return the document with a new value; `rewrite` returns its bytes."""
         require_plain(value)
         if diff.same(self.parsed, value):
             return self
@@ -146,7 +148,7 @@ class Document:
         return Document.parse(fresh(YAML, value), YAML, limit=_ANY)
 
     def _write_yaml(self, value: Any) -> Iterator[bytes]:
-        """Yield the text with a new value, in ways that retain less and less of it."""
+        """Yield the text with a new value; each later version preserves less of the old text."""
         if self.text.startswith("{"):
             # Some programs write JSON into their YAML files.
             yield fresh(JSON, value, json_style(self.text))
@@ -154,7 +156,7 @@ class Document:
         try:
             yield edit(self._lines, self.root, style, value).encode()
         except (Clash, ValueError, IndexError):
-            pass  # the text is written in a way that cannot be edited in place
+            pass  # this text cannot be edited in place: write it as a whole
         yield fresh(YAML, value, style)
 
 

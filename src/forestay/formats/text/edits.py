@@ -39,7 +39,7 @@ class _Entry(Struct):
 
 
 Plan = list[tuple[int | None, Any, str]]
-"""The new entries of a collection: the place of the old entry (if any), value and key of each."""
+"""The new entries of a collection: for each the index of its old entry (if any), value and key."""
 
 
 def edit(at: Lines, root: Node, style: Style, value: Any) -> str:
@@ -67,7 +67,7 @@ class _Editor:
         self.edits: list[tuple[int, int, str]] = []
 
     def change(self, node: Node, new: Any) -> bool:
-        """Add the edits of one value; return whether that is possible without its key or dash."""
+        """Add the edits for one value; return False if its key or dash must be rewritten, too."""
         if diff.same(node.value, new):
             return True
         is_same_kind = node.kind != LEAF and node.items and new and type(new) is type(node.value)
@@ -97,7 +97,7 @@ class _Editor:
     # block: lines and columns
 
     def _entries(self, node: Node) -> list[_Entry]:
-        """Return where each entry begins and ends; only the first may share a line."""
+        """Return where each entry begins and ends; only the first can share its line."""
         made, at = [], block_start(self.text, node)
         for place, item in enumerate(node.items):
             start = self._skip(at)
@@ -176,7 +176,7 @@ class _Editor:
         self.edits.append((self.at.start(entry.start), self.at.next(entry.end), ""))
 
     def _remove_first(self, entries: list[_Entry], kept: int) -> None:
-        """Remove the first entries; after a dash on their line, the next one moves up to it."""
+        """Remove the first entries; if a dash precedes them, the next entry moves up behind it."""
         if kept == 0:
             return
         if self._is_alone(entries[0].start):

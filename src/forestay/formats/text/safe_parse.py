@@ -94,14 +94,14 @@ class Node:
         return self._find_parts()[1]
 
     def _find_parts(self) -> tuple[list[Node], list[Node]]:
-        # The parts of a JSON node are searched for at the first use.
+        # The parts of a JSON node are computed at the first use.
         if self._parts is None:
             self._parts = _json_parts(self._text, self) if self._text else ([], [])
         return self._parts
 
 
 class Remark(Struct, frozen=True):
-    """Something unusual that is no reason to refuse a file: its `code` and line."""
+    """A remark on something unusual in a file that is accepted: its `code` and line."""
 
     code: str
     line: int
@@ -448,7 +448,7 @@ class _Yaml:
         nodes = 0
         for event in yaml.parse(self.text, Loader=loader):
             nodes += type(event) in begins
-            # Values repeated by aliases count too, because other formats have them in full.
+            # Values repeated by aliases count each time, because other formats write them in full.
             if nodes + self.expanded > YAML_NODES:
                 raise self._wrong("too-many-nodes", f"more than {YAML_NODES} values", event)
             act = handle.get(type(event))

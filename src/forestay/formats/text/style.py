@@ -62,7 +62,11 @@ COMPACT = Style(unit=None, comma=",", colon=":")
 
 
 def require_plain(value: Any) -> None:
-    """Refuse what cannot be written: other types, other keys, NaN, lone surrogates, too deep."""
+    """Refuse a value that cannot be written.
+
+    That is: a value that is not plain data, a key that is not a text, NaN, a lone surrogate, or too
+    many levels.
+    """
     level = [value]
     for _ in range(safe_parse.DEPTH + 1):
         inside: list[Any] = []
@@ -161,7 +165,7 @@ def is_stamp(value: Any) -> bool:
 
 
 def yaml_scalar(value: Any, quote: str = '"') -> str:
-    """Return a scalar or empty collection; `quote` is that of the string which it replaces."""
+    """Return a scalar or empty collection as YAML; `quote` is the quote of the replaced string."""
     if isinstance(value, str):
         if quote == "" and is_plain(value):
             return value
@@ -200,7 +204,7 @@ def yaml_flow(value: Any, quote: str = '"') -> str:
 
 
 def yaml_block(value: Any, style: Style, column: int) -> str:
-    """Return a value in block style whose first line begins at a column already."""
+    """Return a value in block style; its first line is not indented, the others by `column`."""
     if not is_full(value):
         return yaml_scalar(value)
     if isinstance(value, list):
@@ -248,7 +252,7 @@ _UNUSUAL = (OverflowError, TypeError, ValueError, RecursionError, msgspec.Msgspe
 
 
 def _quick_json(value: Any) -> bytes:
-    """Return a map on one line; empty if the quick way might write it in another way."""
+    """Return a map on one line, written by a fast method; "" if that could give other bytes."""
     try:
         data = msgspec.json.encode(value)
         is_same = isinstance(value, dict) and value and msgspec.json.decode(data) == value

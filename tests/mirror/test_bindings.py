@@ -241,7 +241,7 @@ def test_session_that_cannot_be_archived_during_a_merge_blocks_a_new_one(make: M
     (project.folder / ".git/MERGE_HEAD").touch()
     with pytest.raises(Refused, match="in the middle of a merge") as refused:
         project.home.start("another", formats=["orchestrator"])
-    assert (refused.value.retryable, refused.value.hint) == (True, "what helps: forestay doctor")
+    assert (refused.value.retryable, refused.value.hint) == (True, "to fix it: forestay doctor")
     assert len(project.home.list()) == 1
 
 

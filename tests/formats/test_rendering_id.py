@@ -110,3 +110,10 @@ def test_id_under_a_key_that_is_not_ours_stays(extra: dict[str, Any]) -> None:
     value = {"mine": 1, "forestay": extra}
     assert without_id(value) == with_id(value, TWO) == value
     assert rendering_id(Document.parse(json.dumps(value).encode(), "json")) == ""
+
+
+def test_id_after_a_key_of_another_program_is_replaced_in_its_place() -> None:
+    data = f"team: blue\n# forestay: {ONE}\ngoal: x\n".encode()
+    document = Document.parse(data, "yaml")
+    assert rendering_id(document) == ONE
+    assert with_id_line(document, TWO).data == data.replace(ONE.encode(), TWO.encode())

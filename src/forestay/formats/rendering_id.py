@@ -12,22 +12,35 @@ from typing import Any
 from forestay.formats.coerce import mapping, text
 from forestay.formats.port import EXTRA
 from forestay.formats.text.document import Document
+from forestay.formats.text.safe_parse import Unreadable
 
 _ID = re.compile("[0-9a-f]{12}")
-# Only among the comments at the beginning: further down it may be a line of a text.
-_LINE = re.compile(
-    rb"\A((?:(?:[ \t\r]*(?:#[^\n]*)?|%[^\n]*|---[ \t\r]*)\n)*?)# forestay: ([0-9a-f]{12})\r?\n"
-)
+_LINE = re.compile(rb"(?m)^# forestay: ([0-9a-f]{12})\r?\n")
+_COMMENTS = re.compile(rb"(?:(?:[ \t\r]*(?:#[^\n]*)?|%[^\n]*|---[ \t\r]*)\n)*")
 _VERSION = {"v": 1}
 
 
 def rendering_id(document: Document) -> str:
     """Return the id that a document carries, or an empty string."""
     if document.kind == "yaml":
-        found = _LINE.search(document.data)
-        return found[2].decode() if found else ""
+        found = _id_line(document.data)
+        return found[1].decode() if found else ""
     id = text(_extra(document.parsed).get("id"))
     return id if _ID.fullmatch(id) else ""
+
+
+def _id_line(data: bytes) -> re.Match[bytes] | None:
+    """Return the comment line that holds the id; None if there is none."""
+    found = _LINE.search(data)
+    if found is None or _COMMENTS.fullmatch(data, 0, found.start()):
+        return found
+    try:
+        # After other lines it can be part of a text, which would change without it.
+        rest = data[: found.start()] + data[found.end() :]
+        is_comment = Document.parse(data, "yaml").value == Document.parse(rest, "yaml").value
+    except Unreadable:
+        return None
+    return found if is_comment else None
 
 
 def _extra(value: Any) -> dict[str, Any]:
@@ -55,15 +68,15 @@ def with_id(value: Any, id: str) -> Any:
 
 def without_id_line(data: bytes) -> bytes:
     """Return the bytes of a YAML document without the line that holds its id."""
-    return _LINE.sub(rb"\1", data)
+    found = _id_line(data)
+    return data[: found.start()] + data[found.end() :] if found else data
 
 
 def with_id_line(document: Document, id: str) -> Document:
     """Return a YAML document that carries an id in a comment, its first line if it had none."""
     line, data = f"# forestay: {id}\n".encode(), document.data
-    new, count = _LINE.subn(rb"\g<1>" + line, data)
-    if not count:
-        new = line + data
+    found = _id_line(data)
+    new = data[: found.start()] + line + data[found.end() :] if found else line + data
     made = Document(document.kind, new, document.parsed)
     if len(new) == len(data) and "root" in vars(document):
         made.root = document.root  # no span has moved, so the text need not be parsed again

@@ -224,7 +224,7 @@ def test_interrupted_start_whose_place_another_session_has_is_reported_once(
         path, cwd = str(folder.parent / "home"), str(folder)
         with forestay.open(path, cwd=cwd, trust_env=False, on_notice=reported.append) as home:
             home.session(begun).note("go on")
-    (line,) = (line for line in reported if "craft files" in line)
+    (line,) = (line for line in reported if "no craft:" in line)
     assert other.id in line and seen().session(begun).files.list() == []
 
 

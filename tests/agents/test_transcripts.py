@@ -140,7 +140,7 @@ def test_work_of_a_claude_sub_agent_has_its_name() -> None:
     ]
 
 
-def test_compaction_errors_and_queued_prompts_of_claude_are_parsed() -> None:
+def test_claude_compactions_and_errors_and_queued_prompts_are_parsed() -> None:
     failed = {"content": [{"type": "text", "text": "API Error: 529"}]}
     assert bodies(
         ClaudeReader(),

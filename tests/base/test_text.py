@@ -301,7 +301,7 @@ def test_valid_input_is_trimmed_and_accepted(text: str, clean: str) -> None:
         ("a\x7f", "U+007F"),
         ("\x1fa", "U+001F"),
         ("a\x85b", "U+0085"),
-        ("a\ud800", "goal is not valid Unicode (half a surrogate pair, U+D800"),
+        ("a\ud800", "goal is not valid Unicode (unpaired surrogate, U+D800"),
     ],
 )
 def test_invalid_input_is_refused_with_field_and_reason(text: str, reason: str) -> None:

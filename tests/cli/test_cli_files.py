@@ -349,7 +349,7 @@ def test_doctor_reports_the_files_that_it_updated(
     assert "Nothing had to be repaired" in cli.ok("doctor", "--fix").out
 
 
-def test_advice_for_unwritten_files_works(cli: Cli, project: Path) -> None:
+def test_command_that_doctor_suggests_for_suspended_files_works(cli: Cli, project: Path) -> None:
     cli.start("Add login", "--bind", "orchestrator")
     path = project / ORCHESTRATOR
     path.write_text(path.read_text().replace('"schema_version": "1.0"', '"schema_version": "9"'))

@@ -44,7 +44,7 @@ def test_existing_folder_is_not_changed(stay: Forestay, tmp_path: Path, inside: 
 
 
 @pytest.mark.req("X0-3", "S0-72")
-def test_id_listed_for_another_session_is_refused(stay: Forestay, tmp_path: Path) -> None:
+def test_session_id_that_the_index_already_lists_is_refused(stay: Forestay, tmp_path: Path) -> None:
     root = tmp_path / ".ai-session"
     root.mkdir()
     listed = f"active_features:\n- feature_id: {ID}\n  status: active\n"

@@ -389,7 +389,7 @@ class MemberInfo(Value):
 class SharingInfo(Value):
     """The persons with whom a session is shared, and which remotes have the last change.
 
-    `owner` is the device group that it belongs to; empty for one of the user.
+    `owner` is the device group that owns the session; empty if it is the user's own session.
     """
 
     session: str

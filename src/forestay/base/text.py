@@ -273,7 +273,7 @@ def _refuse_characters(text: str, what: str, *, lines: bool) -> None:
         return
     place = f"U+{ord(bad.group()):04X} at character {bad.start() + 1}"
     if "\ud800" <= bad.group() <= "\udfff":
-        raise InvalidInput(f"{what} is not valid Unicode", why=f"half a surrogate pair, {place}")
+        raise InvalidInput(f"{what} is not valid Unicode", why=f"unpaired surrogate, {place}")
     if bad.group() in "\n\r\u2028\u2029":
         raise InvalidInput(f"{what} must be one line", why=place, hint=_RECORD_AS_FILE)
     raise InvalidInput(

@@ -275,7 +275,7 @@ class Format(Protocol):
         return ""
 
     def lines_before(self, lines: list[Any], known: int, now: Facts, where: Where) -> list[Any]:
-        """Return an edited log without its new lines; the first `known` lines are not new."""
+        """Return the lines that a log had before an edit: by default its first `known` lines."""
         return lines[:known]
 
     def first_steps(self) -> list[StepFact]:

@@ -662,7 +662,7 @@ Fixes = dict[str, Callable[[_Case, Finding], str]]
 
 
 def _apply(fixes: Fixes, case: _Case, todo: list[Finding]) -> list[str]:
-    """Run the fix of each finding that has one in this table; return what was done."""
+    """Run the fix that `fixes` has for each finding, if any; return what was done."""
     return [line for f in todo if f.code in fixes and (line := fixes[f.code](case, f))]
 
 

@@ -228,7 +228,8 @@ class Journal:
     ) -> list[Event]:
         """Return the events that were recorded together under a key, in order; empty if none.
 
-        Refuse the key if `is_same` accepts none of them: it stands for another call.
+        If there are events but `is_same` accepts none of them, refuse: the key was used for another
+        call.
         """
         id = derived_id(session.lower(), key)
         with self.store.view(session) as view:

@@ -212,7 +212,10 @@ def write(
     manifest = Manifest(created, tool, what, list(first.counts.items()), first.size)
     opening = _encode(manifest)
     if len(opening) > _MAX_MANIFEST:
-        raise StoreFailed("too many sessions for one pack", why=f"{len(manifest.sessions)}")
+        count = len(manifest.sessions)
+        raise StoreFailed(
+            f"{count} sessions are too many for one pack", hint="export fewer at a time"
+        )
     total, squeeze = sha256(MAGIC), zlib.compressobj(_LEVEL)
     yield MAGIC
     again = _Tally()

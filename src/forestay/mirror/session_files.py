@@ -168,7 +168,7 @@ class SessionFiles(Follower):
         return self.mirror.inspect_bindings(session) if self.is_bound(session) else []
 
     def state(self, session: str, view: View, pending: Sequence[Move] | None = None) -> State:
-        """Return the state, with edits of the session's files that are not absorbed yet."""
+        """Return the state of a session as it will be once the edits of its files are recorded."""
         pending = self.pending(session) if pending is None else pending
         if not pending:
             from forestay.journal.stored_state import load  # start-up

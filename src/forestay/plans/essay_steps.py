@@ -527,7 +527,7 @@ class Essay(Topic):
         """Record the file of the final essay; its words are counted unless given."""
         for word, value in (("words", words), ("sources", sources)):
             if value is not None and not 0 <= value < 1_000_000_000:
-                raise InvalidInput(f"{word} cannot be {value}")
+                raise InvalidInput(f"{word} cannot be {value}", why="it is a count")
         if voice is not None:
             model.require_score(voice, "the voice score")
         verb = _Verb(self._recorder, key)
@@ -598,7 +598,7 @@ class Sections(Topic):
         _require_section(number)
         for word, value in (("verified", verified), ("deferred", deferred)):
             if value is not None and not 0 <= value < 1_000_000:
-                raise InvalidInput(f"{word} cannot be {value}")
+                raise InvalidInput(f"{word} cannot be {value}", why="it is a count")
         verb, field = _Verb(self._recorder, key), f"stage_3.section_{number}.argument_map_file"
         kept = _NOTHING
         if not (_is_over(verb) or Moves(verb.state).status(3, number) in ("", "done")):

@@ -311,7 +311,7 @@ class Exchange:
         return bool(whose) and whose in (owner, of_one)
 
     def record_people(self, claims: Sequence[Claim]) -> None:
-        """Record the writers of chains, and the persons the session is shared with."""
+        """Record which device group wrote each chain of events, and who shares the session."""
         mine, ring = self.transfer.identity.group.id, self.keys.ring
         people = {one.circle: one.email or one.name for one in (ring.members if ring else ())}
         signed = {one.device: _writer(one, mine, people) for one in claims if not one.imported}

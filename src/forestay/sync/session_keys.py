@@ -414,7 +414,10 @@ class SessionKeys:
         return held
 
     def turn(self, put: Put, now: int, change: Callable[[KeyRing], Member]) -> KeyRing:
-        """Upload new keys with one member changed; call `prepare` first."""
+        """Rotate the session's keys: upload new ones with one member added, changed or removed.
+
+        Call `prepare` first.
+        """
         held, mine = self.ready(), self.me.group
         held = held.seen_by(mine) if held.owner.id == mine.id else held
         held = self._ring = self._rotated(held, put, now, change(held))

@@ -176,7 +176,7 @@ class _Editor:
         self.edits.append((self.at.start(entry.start), self.at.next(entry.end), ""))
 
     def _remove_first(self, entries: list[_Entry], kept: int) -> None:
-        """Remove the first entries; if a dash precedes them, the next entry moves up behind it."""
+        """Remove the first entries of a mapping; behind a list dash, the next entry moves up."""
         if kept == 0:
             return
         if self._is_alone(entries[0].start):

@@ -124,7 +124,7 @@ def submit_command(
 
 
 def _as_argument(value: Any) -> str:
-    """Return a number as it is typed, and VALUE for a text, which may be long or secret."""
+    """Return how a suggested command shows a value: a number as typed, any text as VALUE."""
     return msgspec.json.encode(value).decode() if isinstance(value, int | float) else "VALUE"
 
 
@@ -405,7 +405,7 @@ def _admit_leaf(name: str, value: Any) -> None:
     if isinstance(value, int) and not -(2**63) <= value < 2**63:
         raise InvalidInput(f"{_name(name)} is too large a number", why="more than 64 bits")
     if isinstance(value, str) and not value.isascii() and _has_lone_surrogates(value):
-        raise InvalidInput(f"{_name(name)} is not valid Unicode", why="half a surrogate pair")
+        raise InvalidInput(f"{_name(name)} is not valid Unicode", why="unpaired surrogate")
     if not isinstance(value, (str, int, float, list, tuple, dict)) and value is not None:
         raise InvalidInput(f"{_name(name)} cannot be recorded", why=f"{type(value).__name__}")
 

@@ -117,7 +117,7 @@ class PostgresMaintenance(Maintenance):
 
 
 def _find_flaws(connection: Connection, server: Server) -> list[Finding]:
-    there = schema.there(connection, server.place.schema)
+    there = schema.existing_names(connection, server.place.schema)
     if "meta" not in there:
         return []
     missing = [name for name in schema.tables() if name not in there]
@@ -148,7 +148,7 @@ def _bad(connection: Connection, server: Server) -> Iterator[tuple[int, str]]:
 
 def _repair(connection: Connection, server: Server) -> Repaired:
     done = Repaired()
-    there = schema.there(connection, server.place.schema)
+    there = schema.existing_names(connection, server.place.schema)
     for name in [name for name in schema.tables() if name not in there]:
         if name not in _EVENTS:
             _make(connection, server, name)

@@ -111,7 +111,7 @@ def migrate(connection: Connection[tuple[object, ...]], schema: str) -> None:
     with connection.transaction():
         connection.execute(_LOCK, (schema,))
         have = 0
-        if "meta" in there(connection, schema):
+        if "meta" in existing_names(connection, schema):
             sql = named("SELECT value FROM @meta WHERE key = 'format'", schema)
             found = connection.execute(sql).fetchone()
             have = int(str(found[0])) if found else 0
@@ -121,8 +121,8 @@ def migrate(connection: Connection[tuple[object, ...]], schema: str) -> None:
                     connection.execute(statement)
 
 
-def there(connection: Connection[tuple[object, ...]], schema: str) -> set[str]:
-    """Return the names of all tables and indexes that a schema has."""
+def existing_names(connection: Connection[tuple[object, ...]], schema: str) -> set[str]:
+    """Return the names of all tables and indexes that exist in a schema."""
     return {str(name) for (name,) in connection.execute(_THERE, (schema,)).fetchall()}
 
 

@@ -93,7 +93,7 @@ def test_short_id_has_its_length_and_starts_with_a_letter(seed: int, length: int
 
 
 @pytest.mark.parametrize("byte", [0, 255])
-def test_short_id_holds_for_extreme_randomness(byte: int) -> None:
+def test_short_id_has_its_form_even_if_all_random_bytes_are_equal(byte: int) -> None:
     assert re.fullmatch(r"[a-z][0-9a-z]{15}", short_id(Saturated(0, byte)))
 
 
@@ -155,7 +155,7 @@ def test_iso_shows_milliseconds_when_asked() -> None:
 
 
 @given(st.integers(-62_135_596_800_000, 253_402_300_799_999))
-def test_iso_reads_back(ms: int) -> None:
+def test_iso_time_is_parsed_back_to_the_same_milliseconds(ms: int) -> None:
     assert parse_time(iso(ms, millis=True), NOW) == ms
 
 
@@ -262,7 +262,7 @@ def test_time_without_zone_is_local(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @given(st.text(max_size=70))
-def test_parsing_a_time_returns_or_refuses(text: str) -> None:
+def test_parsing_any_text_as_a_time_returns_a_time_or_refuses(text: str) -> None:
     try:
         assert isinstance(parse_time(text, NOW), int)
     except InvalidInput:

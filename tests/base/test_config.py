@@ -309,7 +309,9 @@ def test_child_programs_get_our_environment_in_english(monkeypatch: pytest.Monke
 
 
 @pytest.mark.parametrize("name", ["home", "session"])
-def test_option_that_may_not_be_in_the_file_is_refused_there(name: str, home: Path) -> None:
+def test_option_that_may_not_be_in_the_settings_file_is_refused_in_it(
+    name: str, home: Path
+) -> None:
     write(home, f'{name} = "x"\n')
     with pytest.raises(InvalidInput, match="cannot be set in the file") as caught:
         read(home)
@@ -344,30 +346,30 @@ def test_file_that_is_not_toml_is_refused_by_name(data: bytes, home: Path) -> No
         read(home)
 
 
-def test_file_of_exactly_the_limit_is_read(home: Path) -> None:
+def test_settings_file_of_exactly_the_size_limit_is_read(home: Path) -> None:
     write(home, "drift_ms = 7\n#".ljust(65_536, "x"))
     assert read(home).drift_ms == 7
 
 
-def test_fifo_in_place_of_the_file_does_not_hang(home: Path) -> None:
+def test_fifo_in_place_of_the_settings_file_does_not_hang(home: Path) -> None:
     os.mkfifo(home / "config.toml")
     with pytest.raises(InvalidInput, match="not a regular file"):
         read(home)
 
 
-def test_file_that_others_may_write_is_refused(home: Path) -> None:
+def test_settings_file_that_other_users_may_write_is_refused(home: Path) -> None:
     write(home, 'pager = "evil"\n').chmod(0o666)
     home.chmod(0o755)
     with pytest.raises(Refused, match="other users of this computer can write"):
         read(home)
 
 
-def test_home_that_does_not_exist_has_no_file(tmp_path: Path) -> None:
+def test_missing_home_gives_the_default_settings(tmp_path: Path) -> None:
     assert read(tmp_path / "nowhere").brief_budget == 1500
     assert read(tmp_path / "nowhere").unknown == ()
 
 
-def test_without_a_file_no_parser_is_loaded(home: Path) -> None:
+def test_without_a_settings_file_no_toml_parser_is_loaded(home: Path) -> None:
     program = (
         "import sys; from forestay.base import config; config.load(sys.argv[1])\n"
         "heavy = {'tomllib', 'json', 're', 'hashlib', 'datetime', 'typing'}\n"
@@ -473,7 +475,7 @@ def test_broken_file_is_not_edited(home: Path) -> None:
     assert path.read_text() == "drift_ms = \n"
 
 
-def test_file_never_grows_past_the_limit_for_reading(home: Path) -> None:
+def test_settings_file_never_grows_past_the_size_that_can_be_read(home: Path) -> None:
     path = write(home, "#".ljust(65_530, "x") + "\n")
     with pytest.raises(InvalidInput, match="too large"):
         set_value(str(home), "drift_ms", 5)
@@ -548,7 +550,7 @@ def test_value_is_either_refused_or_read_back_equal(
 # --- the example -------------------------------------------------------------------------------
 
 
-def test_example_file_changes_nothing_and_names_every_option(home: Path) -> None:
+def test_example_file_sets_no_option_and_names_every_option(home: Path) -> None:
     assert tomllib.loads(example_toml()) == {}
     for name in IN_FILE:
         option = OPTIONS[name]

@@ -303,7 +303,7 @@ def test_create_makes_a_whole_private_file(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("links", [True, False], ids=["with links", "without links"])
-def test_create_never_touches_what_exists(
+def test_create_refuses_an_existing_name_and_does_not_change_it(
     tmp_path: Path, links: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if not links:
@@ -342,7 +342,7 @@ def test_create_fails_if_the_name_cannot_be_synced(tmp_path: Path, fail_at: int)
     assert names(tmp_path) == ["x"]
 
 
-def test_one_of_many_creators_wins(tmp_path: Path) -> None:
+def test_exactly_one_of_many_concurrent_creators_succeeds(tmp_path: Path) -> None:
     won: list[int] = []
 
     def create(number: int) -> None:
@@ -410,7 +410,9 @@ def test_append_once_begins_a_new_file_with_the_header(
     assert (tmp_path / "log").read_bytes() == made
 
 
-def test_partial_append_is_a_failure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_append_that_writes_only_a_part_is_a_failure(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     real = os.write
     monkeypatch.setattr(os, "write", lambda fd, data: real(fd, bytes(data[:2])))
     with pytest.raises(StoreFailed, match="part of the line"):
@@ -715,7 +717,7 @@ def test_optional_file_that_is_too_large_is_an_error(tmp_path: Path) -> None:
     assert files.read_text(str(tmp_path / "x"), 4) is None
 
 
-def test_text_is_stripped_and_never_fails_to_decode(tmp_path: Path) -> None:
+def test_text_read_from_a_file_is_stripped_and_never_fails_to_decode(tmp_path: Path) -> None:
     (tmp_path / "x").write_bytes(b" a\xff\n")
     assert files.read_text(str(tmp_path / "x")) == "a\N{REPLACEMENT CHARACTER}"
 
@@ -729,7 +731,7 @@ def test_unreadable_file_is_not_called_read_only(plain_user: Path) -> None:
     assert "ls -ld" in caught.value.hint
 
 
-def test_private_reading_refuses_what_others_could_have_written(tmp_path: Path) -> None:
+def test_private_reading_refuses_a_file_that_other_users_can_write(tmp_path: Path) -> None:
     path = tmp_path / "x"
     path.write_bytes(b"data")
     path.chmod(0o666)
@@ -757,7 +759,7 @@ def test_private_reading_refuses_a_file_of_another_user(tmp_path: Path) -> None:
         files.read_bounded(str(path), 10, private=True)
 
 
-def test_chunks_make_up_the_whole_file(tmp_path: Path) -> None:
+def test_chunks_read_from_a_file_make_up_the_whole_file(tmp_path: Path) -> None:
     data = os.urandom(2_500_000)
     (tmp_path / "x").write_bytes(data)
     chunks = list(files.read_chunks(str(tmp_path / "x")))
@@ -835,7 +837,7 @@ def test_quarantine_that_fails_halfway_loses_nothing(
     assert names(bad) == ["used"]
 
 
-def test_quarantine_of_nothing_is_refused(tmp_path: Path) -> None:
+def test_quarantine_of_a_missing_file_is_refused(tmp_path: Path) -> None:
     with pytest.raises(InvalidInput):
         files.quarantine(str(tmp_path / "x"), str(tmp_path / "bad"))
 

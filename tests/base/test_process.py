@@ -79,7 +79,9 @@ def test_killed_process_is_dead_before_and_after_it_is_reaped(
     assert identity(child.pid) is None
 
 
-def test_number_used_again_is_another_process(child: subprocess.Popen[bytes]) -> None:
+def test_process_whose_number_is_used_by_another_process_is_dead(
+    child: subprocess.Popen[bytes],
+) -> None:
     assert liveness(changed(of(child), start=of(child).start - 1)) == "dead"
 
 
@@ -96,7 +98,7 @@ def test_process_in_another_namespace_is_unknown(child: subprocess.Popen[bytes])
 
 
 @pytest.mark.parametrize("field", ["boot", "ns"])
-def test_process_that_was_not_fully_seen_is_unknown(
+def test_process_id_with_a_missing_field_is_unknown(
     child: subprocess.Popen[bytes], field: str
 ) -> None:
     assert liveness(changed(of(child), **{field: ""})) == "unknown"
@@ -117,7 +119,7 @@ def test_process_number_beyond_the_maximum_is_dead() -> None:
 
 
 @linux
-def test_real_namespace_makes_both_sides_unknown_to_each_other() -> None:
+def test_processes_in_two_real_namespaces_are_unknown_to_each_other() -> None:
     inner = (
         "from forestay.base.process import *; import sys\n"
         "print(identity(), liveness(ProcessId.parse(sys.argv[1])))"
@@ -205,7 +207,9 @@ def test_ancestors_stop_at_the_limit() -> None:
     assert ancestors(0) == []
 
 
-def test_parent_younger_than_its_child_is_not_one(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_process_younger_than_its_child_is_not_listed_as_an_ancestor(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     rows = {os.getpid(): (os.getpid(), "S", 77, 100), 77: (77, "S", 1, 101)}
     monkeypatch.setattr(process, "_process", rows.get)
     assert [one.pid for one in ancestors()] == [os.getpid()]

@@ -204,11 +204,11 @@ def test_prose_code_paths_and_hashes_survive(text: str) -> None:
     assert redact(text) == (text, [])
 
 
-def test_pair_inside_a_rejected_value_is_found() -> None:
+def test_secret_named_inside_the_value_of_another_name_is_redacted() -> None:
     assert redact("token: x:password=hunter")[0] == "token: x:password=[redacted:secret]"
 
 
-def test_a_forged_token_hides_nothing() -> None:
+def test_secret_inside_a_forged_redaction_mark_is_redacted() -> None:
     clean, names = redact(f"[redacted:sk-{MIXED}]")
     assert MIXED not in clean
     assert names == ["openai-key"]
@@ -249,7 +249,7 @@ def test_patterns_of_the_user_never_cut_into_a_token(text: str, patterns: list[s
 
 
 @given(TEXTS)
-def test_no_rule_finds_anything_without_its_anchor(text: str) -> None:
+def test_every_rule_that_finds_a_secret_is_selected_by_its_anchor(text: str) -> None:
     found = [i for i, (_, _, find) in enumerate(module._RULES) if list(find(text))]
     assert set(found) <= set(module._matching(text))
 
@@ -422,7 +422,7 @@ def test_only_one_character_changes_its_length_in_lower_case() -> None:
     assert [c for c in map(chr, range(0x110000)) if len(c.lower()) != 1] == ["\u0130"]
 
 
-def test_many_texts_are_checked_at_once() -> None:
+def test_secret_in_one_of_many_texts_checked_at_once_is_found() -> None:
     secret = "AKIA" + "ABCDEFGH" * 2
     assert Redactor().has_no_secret(["plain", "text"])
     assert not Redactor().has_no_secret(["plain", secret, "text"])

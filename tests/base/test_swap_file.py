@@ -13,7 +13,7 @@ from forestay.base import swap_file
 from forestay.errors import InvalidInput, StoreFailed
 
 
-def test_a_backup_is_no_more_open_than_the_file(tmp_path: Path) -> None:
+def test_backup_has_the_restrictive_mode_of_the_original_file(tmp_path: Path) -> None:
     path = tmp_path / "x"
     path.write_bytes(b"one")
     path.chmod(0o600)
@@ -22,7 +22,7 @@ def test_a_backup_is_no_more_open_than_the_file(tmp_path: Path) -> None:
     assert stat.S_IMODE((tmp_path / "x.bak").stat().st_mode) == 0o600
 
 
-def test_only_what_has_the_bytes_that_it_should_have_is_forgotten(tmp_path: Path) -> None:
+def test_displaced_file_is_removed_only_if_it_has_the_expected_bytes(tmp_path: Path) -> None:
     ours, theirs, longer = tmp_path / "ours", tmp_path / "theirs", tmp_path / "longer"
     ours.write_bytes(b"one")
     theirs.write_bytes(b"two")
@@ -36,7 +36,7 @@ def test_only_what_has_the_bytes_that_it_should_have_is_forgotten(tmp_path: Path
     assert sorted(os.listdir(tmp_path)) == ["link", "longer", "theirs"]
 
 
-def test_a_failed_sync_is_reported_and_leaves_nothing(
+def test_failed_sync_of_a_staged_file_is_reported_and_leaves_no_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fail(fd: int) -> None:
@@ -87,7 +87,7 @@ def _cut_off_after_the_swap(path: Path, data: bytes, seen: bytes) -> Path:
     return Path(swap_file.exchange(str(path), data, seen=seen))
 
 
-def test_what_was_seen_before_it_was_displaced_is_cleared_up(tmp_path: Path) -> None:
+def test_displaced_file_with_the_bytes_seen_before_the_swap_is_removed(tmp_path: Path) -> None:
     path = tmp_path / "file.yaml"
     path.write_bytes(b"old")
     aside = _cut_off_after_the_swap(path, b"new", seen=b"old")
@@ -96,7 +96,9 @@ def test_what_was_seen_before_it_was_displaced_is_cleared_up(tmp_path: Path) -> 
     assert not aside.exists() and not Path(staged).exists()
 
 
-def test_displaced_file_that_was_not_seen_is_never_removed(tmp_path: Path) -> None:
+def test_displaced_file_with_bytes_not_seen_before_the_swap_is_never_removed(
+    tmp_path: Path,
+) -> None:
     path = tmp_path / "file.yaml"
     path.write_bytes(b"someone's edit")
     aside = _cut_off_after_the_swap(path, b"new", seen=b"old")

@@ -194,14 +194,14 @@ def counted(state: State) -> tuple[State, CountedRows]:
 
 
 @pytest.mark.parametrize("journal", [small, busy, disaster])
-def test_a_summary_asks_for_three_tables_at_most(journal: Callable[[], Journal]) -> None:
+def test_a_summary_reads_at_most_three_tables(journal: Callable[[], Journal]) -> None:
     state, rows = counted(journal().state())
     summary(state)
     assert len(rows.asked) <= 3
     assert all(limit >= 0 for _, limit in rows.asked)
 
 
-def test_summary_without_units_has_no_next_step() -> None:
+def test_summary_without_tasks_or_agents_reads_no_table() -> None:
     state, rows = counted(state_of(ev.NoteAdded(text="x"), ev.FileChanged(path="a")))
     summary(state)
     assert rows.asked == []
@@ -348,7 +348,7 @@ def test_briefing_of_any_history_fits_and_is_reproducible(seed: int, budget: int
 
 @given(sessions(), surroundings(), st.sampled_from([150, 300, 1000]))
 @settings(max_examples=80)
-def test_the_core_is_shown_at_any_budget(
+def test_the_core_of_a_briefing_is_shown_at_any_budget(
     journal: Journal, around: Surroundings, budget: int
 ) -> None:
     state = journal.state()
@@ -665,7 +665,7 @@ def test_markup_in_words_stays_text_in_markdown() -> None:
 # -- formats -----------------------------------------------------------------------------------
 
 
-def test_json_holds_the_same_as_the_text() -> None:
+def test_json_briefing_has_the_same_content_as_the_text() -> None:
     journal = busy()
     made = brief(journal.state(), busy_around(journal), fmt="json", budget=4000)
     data = json.loads(made.text)
@@ -792,7 +792,7 @@ def test_long_lists_of_the_orchestrator_style_count_the_rest() -> None:
     assert pending[-1] == f"… and {103 - shown} more"
 
 
-def test_the_orchestrator_style_does_not_hide_a_disaster() -> None:
+def test_the_orchestrator_style_shows_dead_agents_disputes_and_unconfirmed_text() -> None:
     journal = disaster()
     made = brief(journal.state(), disaster_around(journal), budget=500, style="orchestrator")
     assert "### Before Continuing\n- Unknown outcome: agent code-2 died" in made.text

@@ -204,7 +204,7 @@ MADE_UP = {
 }
 
 
-def test_no_made_up_text_is_underestimated(count: Counter) -> None:
+def test_no_artificial_sample_text_is_underestimated(count: Counter) -> None:
     for text in MADE_UP.values():
         count.check(text)
 
@@ -239,7 +239,7 @@ def test_the_estimate_is_never_below_the_rule_of_thumb(text: str) -> None:
     assert estimate(text) >= rule_of_thumb(text)
 
 
-def test_empty_text_costs_nothing() -> None:
+def test_empty_text_costs_no_tokens() -> None:
     assert estimate("") == 0
 
 
@@ -249,6 +249,6 @@ def test_estimate_for_english_is_close_to_the_rule_of_thumb() -> None:
 
 @given(st.lists(st.text(), max_size=6))
 @example(["", " :"])
-def test_lines_cost_no_more_together_than_each_alone(texts: list[str]) -> None:
+def test_lines_together_cost_no_more_tokens_than_the_sum_of_each_line(texts: list[str]) -> None:
     lines = [f"{text}\n" for text in texts]
     assert cost("".join(lines)) <= sum(map(cost, lines))

@@ -32,11 +32,11 @@ def requirements() -> dict[str, tuple[str, str]]:
     return {n: (e.kind, e.detail) for n, e in listed.entries.items() if n.startswith("X")}
 
 
-def test_every_companion_is_answered_exactly_once() -> None:
+def test_every_companion_requirement_has_exactly_one_answer() -> None:
     assert sorted(number for number, _, _ in answers()) == sorted(requirements())
 
 
-def test_every_answer_is_one_of_four_words_and_agrees_with_the_requirements() -> None:
+def test_answer_to_each_companion_requirement_agrees_with_its_class() -> None:
     listed = requirements()
     for number, word, how in answers():
         kind, detail = listed[number]
@@ -55,7 +55,7 @@ def test_every_adopted_companion_has_a_test() -> None:
 
 
 @pytest.mark.req("S2-94")
-def test_references_of_document_2_are_answered() -> None:
+def test_references_in_source_document_2_are_answered() -> None:
     """Check the answers to a resume command, an agent and a guide that was never written."""
     text = section("docs/process.md#where-the-requirements-come-from", ROOT) or ""
     (row,) = [line for line in text.splitlines() if line.startswith("| S2-94 |")]

@@ -335,7 +335,7 @@ def update_page(page: str) -> str:
     return page
 
 
-def test_the_page_agrees_with_the_formats() -> None:
+def test_the_convert_page_agrees_with_the_formats() -> None:
     page = PAGE.read_text(encoding="utf-8")
     assert page == update_page(page)
 

@@ -58,7 +58,7 @@ def _replace_variable_parts(text: str) -> str:
 
 
 @pytest.mark.parametrize("name", PAGES)
-def test_an_example_does_what_it_shows(name: str, tmp_path: Path) -> None:
+def test_commands_of_an_example_page_print_the_output_it_shows(name: str, tmp_path: Path) -> None:
     page = (FOLDER / name).read_text(encoding="utf-8")
     assert len(BLOCK.findall(page)) > 3
     assert run_page(page, tmp_path) == page

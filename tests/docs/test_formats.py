@@ -59,7 +59,7 @@ def replace_generated(page: str, generated: dict[str, Callable[[], str]]) -> str
     return page
 
 
-def test_the_page_agrees_with_the_program() -> None:
+def test_the_formats_page_agrees_with_the_program() -> None:
     page = PAGE.read_text()
     assert page == update_page(page)
 

@@ -177,7 +177,7 @@ def test_every_option_of_a_command_is_a_parameter_or_its_other_name_is_documente
             assert name.strip("`").partition("=")[0] in known, (command, typed)
 
 
-def test_the_examples_work(
+def test_the_python_examples_of_the_library_page_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -189,13 +189,13 @@ def test_the_examples_work(
     assert printed.endswith("1 False {'0': 'passed'}\n")
 
 
-def test_every_name_of_the_documents_is_on_the_page() -> None:
+def test_every_name_of_the_compat_module_is_on_the_library_page() -> None:
     section = PAGE.read_text(encoding="utf-8").partition(COMPAT)[2]
     named = re.findall(r"`(?:compat\.)?(\w+)`", "".join(re.findall(r"^\| `.*?\|", section, re.M)))
     assert sorted(named) == sorted(compat.__all__)
 
 
-def test_the_table_is_up_to_date() -> None:
+def test_the_table_of_commands_and_methods_on_the_library_page_is_up_to_date() -> None:
     assert table() in PAGE.read_text(encoding="utf-8")
 
 

@@ -111,12 +111,12 @@ def _tokens(tool: Tool, *names: str) -> int:
 GENERATED = {"tools": tools, "others": others, "costs": costs}
 
 
-def test_the_page_equals_what_the_server_offers() -> None:
+def test_the_mcp_page_lists_exactly_what_the_server_offers() -> None:
     page = PAGE.read_text(encoding="utf-8")
     assert page == replace_generated(page, GENERATED)
 
 
-def test_every_example_of_a_tool_works(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_example_of_an_mcp_tool_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setitem(TOOLS["prove"].examples[0], "command", ["true"])
     (tmp_path / "src").mkdir()
@@ -132,7 +132,7 @@ def test_every_example_of_a_tool_works(tmp_path: Path, monkeypatch: pytest.Monke
                 assert answer["ok"] or tool.name == "checkpoint", (tool.name, answer)
 
 
-def test_the_page_names_all_fourteen_actions() -> None:
+def test_the_mcp_page_names_all_fourteen_required_actions() -> None:
     page, listed = PAGE.read_text(encoding="utf-8"), (PAGE.parent / "requirements.md").read_text()
     (line,) = re.findall(r"^- X1-11 .*?: (.*?) \(", listed, re.MULTILINE)
     names = line.split(", ")

@@ -12,7 +12,7 @@ from forestay.plans import workflows, yaml_definition
 PAGE = (Path(__file__).parents[2] / "docs" / "plans.md").read_text(encoding="utf-8")
 
 
-def test_the_definition_shown_is_valid_and_has_every_key() -> None:
+def test_the_plan_definition_on_the_page_is_valid_and_has_every_key() -> None:
     (shown,) = re.findall(r"```yaml\n(.*?)```", PAGE, re.DOTALL)
     made, findings = yaml_definition.read(shown.encode(), "plans.md")
     assert made is not None and not findings
@@ -23,7 +23,7 @@ def test_the_definition_shown_is_valid_and_has_every_key() -> None:
         assert f"`{word}`" in PAGE, word
 
 
-def test_the_rules_shown_can_be_parsed() -> None:
+def test_the_rules_on_the_plans_page_can_be_parsed() -> None:
     blocks = re.findall(r"```(\w*)\n(.*?)```", PAGE, re.DOTALL)
     (shown,) = [block for kind, block in blocks if not kind]
     rules = shown.strip().split("\n")
@@ -34,7 +34,7 @@ def test_the_rules_shown_can_be_parsed() -> None:
         assert f"{name}(" in PAGE
 
 
-def test_the_workflows_listed_are_those_built_in(tmp_path: Path) -> None:
+def test_the_plans_page_lists_exactly_the_built_in_workflows(tmp_path: Path) -> None:
     built_in = PAGE.partition("3. among those built in:")[2].partition("##")[0]
     listed = re.findall(r"^\| `([a-z-]+)` \| (\w+)", built_in, re.M)
     found = {each.name: each.phases for each in workflows.available(str(tmp_path))}

@@ -29,7 +29,9 @@ def environment(home: Path) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("with_git", [False, True])
-def test_the_terminal_session_works_when_pasted(tmp_path: Path, with_git: bool) -> None:
+def test_the_terminal_session_of_the_readme_runs_when_pasted(
+    tmp_path: Path, with_git: bool
+) -> None:
     folder = tmp_path / "empty"
     folder.mkdir()
     if with_git:
@@ -55,7 +57,7 @@ def _replace_variable_parts(text: str) -> str:
     return " ".join(re.sub(r"Session [0-9a-z]{16}:", "Session ID:", text).split())
 
 
-def test_the_briefing_shown_is_the_briefing_printed(tmp_path: Path) -> None:
+def test_the_briefing_in_the_readme_is_the_briefing_printed(tmp_path: Path) -> None:
     (shown,) = [block for kind, block in BLOCKS if kind == "text"]
     for line in [*commands(), "forestay brief --no-fence"]:
         done = subprocess.run(
@@ -68,7 +70,7 @@ def test_the_briefing_shown_is_the_briefing_printed(tmp_path: Path) -> None:
     assert _replace_variable_parts(done.stdout) == _replace_variable_parts(shown)
 
 
-def test_the_python_example_runs(tmp_path: Path) -> None:
+def test_the_python_example_of_the_readme_runs(tmp_path: Path) -> None:
     (example,) = [block for kind, block in BLOCKS if kind == "python"]
     done = subprocess.run(
         [sys.executable, "-c", example],
@@ -100,7 +102,7 @@ class Devices:
         return out.getvalue()
 
 
-def test_a_session_continues_on_the_other_device_as_shown(
+def test_a_session_continues_on_another_device_as_shown_in_the_readme(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("FORESTAY_AUTO_SYNC", "off")
@@ -120,7 +122,7 @@ def test_a_session_continues_on_the_other_device_as_shown(
     assert "Goal: " in output and "Add password reset" in output
 
 
-def test_the_first_screen_shows_how_to_install_and_start() -> None:
+def test_the_first_screen_of_the_readme_shows_how_to_install_and_start() -> None:
     screen = "\n".join(README.split("\n")[:24])
     assert "pip install forestay" in screen
     assert 'forestay start "' in screen
@@ -128,11 +130,11 @@ def test_the_first_screen_shows_how_to_install_and_start() -> None:
     assert "make test" in README
 
 
-def test_every_linked_document_exists() -> None:
+def test_every_document_linked_in_the_readme_exists() -> None:
     linked = re.findall(r"\]\(([\w./-]+)\)", README)
     missing = [name for name in linked if not (Path(__file__).parents[2] / name).exists()]
     assert not missing
 
 
-def test_commands_are_quoted_so_that_a_shell_reads_them() -> None:
+def test_commands_in_the_readme_can_be_parsed_by_a_shell() -> None:
     assert all(shlex.split(line)[0] == "forestay" for line in commands())

@@ -135,14 +135,14 @@ def test_taken_id_gets_a_number_before_the_date() -> None:
 
 
 @given(st.text(max_size=200), st.integers(-(2**70), 2**70))
-def test_every_new_id_is_a_valid_one(goal: str, moment: int) -> None:
+def test_new_id_for_any_goal_and_time_is_valid(goal: str, moment: int) -> None:
     made = FORMAT.new_id(Facts(goal=goal, began_at=moment), WHERE, frozenset())
     assert FORMAT.why_invalid_id(made) == ""
     assert len(slug(goal)) <= 40
 
 
 @pytest.mark.parametrize("id", ["../x-2025-01-01", "a/b", "..", "a\nb", " ", "x" * 300])
-def test_id_that_is_no_folder_name_is_not_used(id: str) -> None:
+def test_id_that_cannot_be_a_folder_name_is_replaced_by_a_new_one(id: str) -> None:
     made = FORMAT.put(None, Facts(native_id=id, goal="Row"), WHERE)
     assert list(made) == FORMAT.files("row-2025-03-04")
 
@@ -200,7 +200,7 @@ def test_new_session_has_every_field_of_the_contract_in_its_order() -> None:
 
 
 @pytest.mark.req("X0-1")
-def test_new_session_has_the_companions_defaults() -> None:
+def test_new_session_has_the_defaults_of_the_companion_program() -> None:
     made = FORMAT.put(None, Facts(goal="Row"), WHERE)
     folder = "row-2025-03-04"
     assert made[f"{folder}/state.yaml"]["current_state"]["model_in_use"] == "sonnet"
@@ -210,7 +210,7 @@ def test_new_session_has_the_companions_defaults() -> None:
 
 
 @pytest.mark.req("S0-108")
-def test_contracts_example_state_is_what_is_written() -> None:
+def test_written_state_equals_the_example_in_the_contract() -> None:
     text = """{"version": "1.0", "feature_id": "ai-orchestrator-2025-01-09", "current_state":
     {"active_task": "impl-core-commands", "model_in_use": "opus",
      "started_at": "2025-01-09T10:00:00Z", "last_updated": "2025-01-09T15:30:45Z"}}"""
@@ -222,7 +222,7 @@ def test_contracts_example_state_is_what_is_written() -> None:
 
 
 @pytest.mark.req("S0-109", "S0-43", "S0-38", "S0-39", "S0-40", "S0-41", "S0-42", "S0-44", "S0-45")
-def test_contracts_example_line_is_what_is_written() -> None:
+def test_written_log_line_equals_the_example_in_the_contract() -> None:
     example = (
         '{"timestamp":"2025-01-09T10:00:00Z","command":"plan","arguments":"Create AI orchestrator",'
         '"model":"gemini","agent":"agent-1","task_id":null,"status":"success","duration_ms":5234}'
@@ -351,7 +351,7 @@ def test_paths_of_plan_and_log_in_the_state_are_preserved() -> None:
 
 
 @pytest.mark.req("S0-6", "S0-7", "S0-8", "S0-9", "S0-49", "S0-50")
-def test_state_is_read() -> None:
+def test_state_file_gives_id_goal_model_position_status_and_times() -> None:
     facts = get(tree())
     assert (facts.native_id, facts.goal, facts.model) == (FEATURE, "Cross the river", "opus")
     assert (facts.position, facts.status) == ("T2", "active")
@@ -446,7 +446,7 @@ def test_each_file_is_recognised_by_its_shape_whatever_its_name(name: str) -> No
         (10**400, "?", False, "version-unknown"),
     ],
 )
-def test_versions_are_distinguished(
+def test_version_in_the_state_decides_whether_the_session_is_writable(
     version: Any, read: str, writable: bool, code: str | None
 ) -> None:
     made = without("state/version") if version is ... else changed("state/version", version)
@@ -471,13 +471,13 @@ def test_progress_is_done_tasks_by_all_tasks() -> None:
 
 
 @given(st.data())
-def test_any_tree_can_be_reported_and_created_again(data: st.DataObject) -> None:
+def test_session_files_with_any_mutation_can_be_reported_and_recreated(data: st.DataObject) -> None:
     made = {name: data.draw(stories.mutants(value)) for name, value in tree().items()}
     assert subject.display(subject.report(made, WHERE))
     recreate(made, WHERE)
 
 
-def test_command_of_another_format_gains_no_task() -> None:
+def test_command_without_a_task_is_not_assigned_to_the_current_task() -> None:
     facts = Facts(goal="Add login", position="t1", commands=[CommandFact("pytest", at=NOW)])
     (command,) = FORMAT.get(FORMAT.put(None, facts, WHERE), WHERE).commands
     assert command.task == ""
@@ -529,12 +529,14 @@ def differences(**facts: Any) -> list[str]:
         ({"artifacts": ["x"]}, []),
     ],
 )
-def test_only_what_the_facts_changed_is_written(facts: dict[str, Any], places: list[str]) -> None:
+def test_only_places_whose_facts_changed_are_rewritten(
+    facts: dict[str, Any], places: list[str]
+) -> None:
     assert differences(**facts) == places
 
 
 @pytest.mark.req("S0-76", "S0-7")
-def test_model_that_is_not_allowed_is_not_written() -> None:
+def test_model_that_the_contract_does_not_allow_is_not_written() -> None:
     facts = replace(get(tree()), model="gpt-9", commands=[CommandFact("x", model="llama", at=NOW)])
     made = FORMAT.put(tree(), facts, WHERE)
     assert made[STATE]["current_state"]["model_in_use"] == "opus"
@@ -544,7 +546,7 @@ def test_model_that_is_not_allowed_is_not_written() -> None:
 
 
 @pytest.mark.req("S0-60", "S0-70")
-def test_log_only_grows() -> None:
+def test_existing_log_lines_are_never_removed() -> None:
     old = tree()
     facts = replace(get(old), commands=[CommandFact("swim", at=BEGAN)])
     made = FORMAT.put(old, facts, WHERE)
@@ -736,7 +738,7 @@ def replace_where(names: frozenset[str]) -> Where:
         ("state/status", "paused", "status-differs", "active_features[0].status"),
     ],
 )
-def test_contradiction_is_reported_at_its_place(
+def test_contradiction_is_reported_with_its_place_in_the_file(
     path: str, value: Any, code: str, where: str
 ) -> None:
     found = FORMAT.check(changed(path, value), WHERE)
@@ -914,7 +916,7 @@ def test_restored_state_is_not_older_than_the_last_log_line() -> None:
 
 
 @pytest.mark.req("S0-85", "S0-79")
-def test_inserted_line_does_not_hide_the_rest() -> None:
+def test_inserted_line_does_not_hide_the_rest_of_a_damaged_file() -> None:
     broken = STATE_TEXT.replace("current_state:", '  status: "completed"\ncurrent_state:')
     found = salvaged(state=broken)
     assert found.facts.status == "completed"
@@ -1090,7 +1092,9 @@ def test_salvage_takes_bounded_time(text: str) -> None:
         (-5, "Active"),
     ],
 )
-def test_health_depends_on_the_time_since_the_last_change(idle: int, word: str) -> None:
+def test_health_of_a_session_depends_on_the_time_since_its_last_change(
+    idle: int, word: str
+) -> None:
     assert subject.health(BEGAN, BEGAN + idle) == word
 
 
@@ -1110,7 +1114,7 @@ def test_report_counts_the_contents_of_the_files() -> None:
 
 
 @pytest.mark.req("X0-8")
-def test_session_without_a_task_shows_none() -> None:
+def test_report_of_a_session_without_a_task_shows_no_task() -> None:
     made = changed("state/current_state/active_task", None)
     report = subject.report(made, WHERE)
     assert report.active_task == "none"

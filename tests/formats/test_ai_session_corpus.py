@@ -103,7 +103,7 @@ def name_of(row: Row) -> str:
 
 @pytest.mark.req("S0-37", "S0-79")
 @pytest.mark.parametrize("row", TABLE, ids=name_of)
-def test_each_file_parses_or_is_reported(row: Row) -> None:
+def test_each_corpus_file_is_parsed_or_reported_as_unreadable(row: Row) -> None:
     if row.parses:
         assert len(document(row).bad) == row.bad_lines
     else:
@@ -113,7 +113,7 @@ def test_each_file_parses_or_is_reported(row: Row) -> None:
 
 @pytest.mark.req("S0-78", "S0-79", "S0-88")
 @pytest.mark.parametrize("row", PARSING, ids=name_of)
-def test_each_file_is_read_and_checked_as_in_the_table(row: Row) -> None:
+def test_each_corpus_file_gives_the_reading_and_findings_listed_for_it(row: Row) -> None:
     value = parsed(row)
     tree: Tree = {row.name: value}
     reading = FORMAT.reading(tree, WHERE)
@@ -127,12 +127,12 @@ def test_each_file_is_read_and_checked_as_in_the_table(row: Row) -> None:
 
 
 @pytest.mark.parametrize("row", PARSING, ids=name_of)
-def test_writing_the_facts_of_each_file_back_changes_nothing(row: Row) -> None:
+def test_writing_back_the_facts_of_a_corpus_file_changes_nothing(row: Row) -> None:
     tree: Tree = {row.name: parsed(row)}
     assert json.dumps(FORMAT.put(tree, FORMAT.get(tree, WHERE), WHERE)) == json.dumps(tree)
 
 
-def test_table_names_every_file_of_the_format() -> None:
+def test_expected_results_are_listed_for_every_corpus_file_of_the_format() -> None:
     names = (STATE, PLAN, LOG, INDEX)
     stems = tuple(name.partition(".")[0] for name in names)
     held = (path for path in CORPUS.rglob("*") if path.is_file())
@@ -228,7 +228,7 @@ def test_empty_state_alone_gives_no_facts() -> None:
 
 
 @pytest.mark.req("S0-99", "X0-9")
-def test_real_acknowledgment_is_valid_for_the_original() -> None:
+def test_acknowledgment_in_the_corpus_is_valid_for_the_original_contract() -> None:
     text = (CORPUS / "generated/valid/contract-acknowledgment.md").read_text()
     (given,) = contract.parse(text)
     assert (given.agent, given.version, given.pledged) == ("agent-1", "1.0", True)

@@ -58,7 +58,9 @@ def example() -> Facts:
 
 @often
 @given(formats, facts)
-def test_facts_return_from_a_format_without_fields_for_them(format: Toy, want: Facts) -> None:
+def test_facts_survive_conversion_to_a_format_without_fields_for_them(
+    format: Toy, want: Facts
+) -> None:
     files = carry_over.write(format, None, want, HERE, full=True)
     assert carry_over.read(format, files, LATER) == want
 
@@ -107,7 +109,7 @@ def test_format_with_all_fields_gets_no_extra_key() -> None:
     assert EXTRA not in main_of(files)
 
 
-def test_mirror_carries_statuses_only() -> None:
+def test_written_mirror_file_carries_statuses_and_no_other_values() -> None:
     files = carry_over.write(POOR, None, example(), HERE)
     stated = carry_over.read(POOR, files, HERE)
     assert stated.status == "aborted"
@@ -122,7 +124,7 @@ def test_extra_key_is_removed_when_nothing_is_carried() -> None:
     assert EXTRA not in main_of(carry_over.write(POOR, files, plainer, HERE))
 
 
-def test_carried_status_counts_only_while_the_files_word_is_unchanged() -> None:
+def test_carried_status_is_used_only_while_the_status_word_in_the_file_is_unchanged() -> None:
     files = carry_over.write(POOR, None, example(), HERE, full=True)
     main_of(files)["word"] = "open"
     stated = carry_over.read(POOR, files, HERE)
@@ -163,7 +165,9 @@ def test_new_step_of_another_program_stays_without_an_id() -> None:
 
 @often
 @given(formats, facts, values)
-def test_junk_under_the_extra_key_is_harmless(format: Toy, want: Facts, junk: Any) -> None:
+def test_file_with_junk_under_our_extra_key_can_be_read_and_converted(
+    format: Toy, want: Facts, junk: Any
+) -> None:
     files = format.put(None, want, HERE)
     for extra in (junk, {"v": 1, "facts": junk}, {"v": 1, "from": junk}, {"v": 99, "facts": junk}):
         main_of(files)[EXTRA] = extra
@@ -171,7 +175,7 @@ def test_junk_under_the_extra_key_is_harmless(format: Toy, want: Facts, junk: An
         assert carry_over.convert(format, files, POOR, HERE)[0]
 
 
-def test_junk_instead_of_facts_is_harmless_where_the_goal_is_derived() -> None:
+def test_praxis_goal_is_derived_even_if_the_carried_facts_are_junk() -> None:
     files = PRAXIS.put(None, example(), HERE)
     own = PRAXIS.get(files, HERE)
     for junk in (5, [1], None, {"goal": 5}):
@@ -194,7 +198,7 @@ pairs = st.sampled_from([(RICH, POOR), (POOR, RICH)])
 
 @often
 @given(pairs, facts, st.booleans(), st.dictionaries(keys, values, max_size=3))
-def test_conversion_there_and_back_gives_the_same(
+def test_conversion_to_another_format_and_back_gives_identical_files(
     pair: tuple[Toy, Toy], want: Facts, full: bool, strange: dict[str, Any]
 ) -> None:
     a, b = pair
@@ -249,26 +253,26 @@ def changes(old: Any, new: Any, path: str = "") -> dict[str, Any]:
     return {} if diff.same(old, new) else {path: new}
 
 
-def test_status_changed_there_arrives_and_nothing_else_changes() -> None:
+def test_status_changed_in_the_converted_file_is_the_only_change_after_converting_back() -> None:
     files, there = converted(RICH, POOR)
     main_of(there)["word"] = "open"
     assert changes(main_of(files), main_of(back(POOR, there, RICH))) == {".state": "active"}
 
 
-def test_progress_changed_there_arrives_and_nothing_else_changes() -> None:
+def test_progress_changed_in_the_converted_file_is_the_only_change_after_converting_back() -> None:
     files, there = converted(RICH, POOR)
     main_of(there)["percent"] = 75
     assert changes(main_of(files), main_of(back(POOR, there, RICH))) == {".progress": 0.75}
 
 
-def test_task_retitled_there_arrives_and_nothing_else_changes() -> None:
+def test_task_retitled_in_the_converted_file_is_the_only_change_after_converting_back() -> None:
     files, there = converted(RICH, POOR)
     main_of(there)["todo"][0] = "build well"
     after = main_of(back(POOR, there, RICH))
     assert changes(main_of(files), after) == {".items[1].text": "build well"}
 
 
-def test_task_finished_there_arrives_and_nothing_else_changes() -> None:
+def test_task_finished_in_the_converted_file_is_the_only_change_after_converting_back() -> None:
     files, there = converted(RICH, POOR)
     main_of(there)["todo"].remove("build")
     main_of(there)["finished"].append("build")
@@ -276,7 +280,7 @@ def test_task_finished_there_arrives_and_nothing_else_changes() -> None:
     assert changes(main_of(files), after) == {".items[1].state": "done"}
 
 
-def test_decision_added_there_arrives_and_nothing_else_changes() -> None:
+def test_decision_added_in_the_converted_file_is_the_only_change_after_converting_back() -> None:
     files, there = converted(RICH, POOR)
     main_of(there)["log"].append("use b")
     after = main_of(back(POOR, there, RICH))
@@ -284,7 +288,7 @@ def test_decision_added_there_arrives_and_nothing_else_changes() -> None:
     assert changes(main_of(files), after).keys() == {".why"}
 
 
-def test_additions_of_another_program_survive_there_and_back() -> None:
+def test_unknown_key_added_to_the_converted_file_survives_conversion_back_and_forth() -> None:
     files, there = converted(RICH, POOR)
     main_of(there)["mood"] = {"today": "fine"}
     home = back(POOR, there, RICH)
@@ -303,7 +307,7 @@ def test_order_of_steps_survives_a_format_that_sorts_them() -> None:
     assert {item["state"] for item in after["items"]} == {"done"}
 
 
-def test_step_status_changed_there_arrives_in_a_format_with_fewer_words() -> None:
+def test_changed_step_status_is_converted_back_to_a_format_with_fewer_status_words() -> None:
     there = converted(POOR, RICH)[1]
     main_of(there)["items"][0]["state"] = "done"
     after = main_of(back(RICH, there, POOR))
@@ -312,7 +316,7 @@ def test_step_status_changed_there_arrives_in_a_format_with_fewer_words() -> Non
     assert after["x note"] == ["kept"]
 
 
-def test_loss_names_the_carried_values() -> None:
+def test_loss_report_names_the_carried_values() -> None:
     loss = carry_over.convert(RICH, carry_over.write(RICH, None, example(), HERE), POOR, HERE)[1]
     assert loss.lost == []
     assert "poor has no exact field for began_at: it is stored under `forestay`" in loss.carried
@@ -320,7 +324,7 @@ def test_loss_names_the_carried_values() -> None:
     assert any("steps.id" in sentence for sentence in loss.carried)
 
 
-def test_nothing_is_reported_when_everything_has_a_field() -> None:
+def test_loss_report_is_empty_when_every_value_has_a_field() -> None:
     want = Facts(native_id="n1", goal="ship", status="completed")
     loss = carry_over.convert(POOR, carry_over.write(POOR, None, want, HERE), RICH, HERE)[1]
     assert (loss.carried, loss.lost) == ([], [])
@@ -338,7 +342,7 @@ def test_value_that_cannot_be_carried_is_reported_lost() -> None:
     assert any("status" in sentence for sentence in loss.lost)
 
 
-def test_session_without_an_id_returns_without_one() -> None:
+def test_session_without_an_id_has_none_after_conversion_and_back() -> None:
     files: dict[str, Any] = {"session-.yaml": {"task": "ship"}}
     there = carry_over.convert(POOR, files, RICH, HERE)[0]
     assert carry_over.convert(RICH, there, POOR, LATER)[0] == files

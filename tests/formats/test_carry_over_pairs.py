@@ -71,7 +71,9 @@ def native(files: Tree) -> Tree:
 
 
 @pytest.mark.parametrize("one, other", PAIRS)
-def test_there_and_back_changes_nothing_and_loses_nothing(one: str, other: str) -> None:
+def test_conversion_to_another_format_and_back_changes_and_loses_nothing(
+    one: str, other: str
+) -> None:
     a, b = load_format(one), load_format(other)
     files = files_of(a)
     there, loss = carry_over.convert(a, files, b, HERE)
@@ -82,7 +84,7 @@ def test_there_and_back_changes_nothing_and_loses_nothing(one: str, other: str) 
 
 @pytest.mark.parametrize("goal", ["", "Ship the parser"])
 @pytest.mark.parametrize("one, other", PAIRS)
-def test_format_passed_through_leaves_nothing_that_the_facts_state(
+def test_intermediate_format_leaves_no_copy_of_facts_among_the_carried_values(
     one: str, other: str, goal: str
 ) -> None:
     desk = Where(now=LATER.now, project_path="/home/me/app", device="desk")
@@ -158,7 +160,9 @@ WITHOUT: dict[Any, set[str]] = {
 
 @pytest.mark.parametrize("edit", EDITS, ids=lambda edit: edit.__name__.strip("_"))
 @pytest.mark.parametrize("one, other", PAIRS)
-def test_edit_in_another_format_arrives_like_an_edit_here(one: str, other: str, edit: Any) -> None:
+def test_edit_of_the_converted_file_equals_the_same_edit_of_the_original_file(
+    one: str, other: str, edit: Any
+) -> None:
     a, b = load_format(one), load_format(other)
     files = files_of(a)
     there = carry_over.convert(a, files, b, HERE)[0]
@@ -193,7 +197,7 @@ def there_and_back(a: Format, facts: Facts, b: Format, edit: Callable[[Any], obj
     return files[name], back[name]
 
 
-def test_timestamp_changed_there_changes_no_other_here() -> None:
+def test_timestamp_changed_in_the_converted_file_changes_no_other_value_of_the_original() -> None:
     facts = Facts(began_at=BEGAN, updated_at=BEGAN + 1000)
     facts.agents = [AgentFact("a-1", status="failed", error="no", started_at=BEGAN)]
     facts.claims = [ClaimFact("it is so", result="contested", because="I say so")]
@@ -208,7 +212,7 @@ def test_timestamp_changed_there_changes_no_other_here() -> None:
     assert after["user_overrides"] == before["user_overrides"] != []
 
 
-def test_agent_removed_there_leaves_nothing_to_the_next() -> None:
+def test_agent_removed_from_the_converted_file_leaves_no_values_to_the_next_agent() -> None:
     facts = Facts(began_at=BEGAN, updated_at=BEGAN)
     facts.agents = [AgentFact("a-1", task="one"), AgentFact("b-1", task="two"), AgentFact("c-1")]
 
@@ -221,7 +225,7 @@ def test_agent_removed_there_leaves_nothing_to_the_next() -> None:
     assert after["agents"] == [before["agents"][0], before["agents"][2]]
 
 
-def test_section_done_there_is_done_here_even_if_others_have_its_name() -> None:
+def test_finishing_one_of_two_sections_with_equal_names_finishes_exactly_one() -> None:
     facts = Facts(began_at=BEGAN, updated_at=BEGAN)
     facts.steps = [
         StepFact("Argument development", id="stage-3", unit="stage", status="running"),
@@ -295,7 +299,7 @@ def test_conversion_through_two_formats_and_back_changes_nothing(
     assert diff.identical(through(files, one, other, third, other, one), files)
 
 
-def test_file_that_returns_elsewhere_still_names_its_machine() -> None:
+def test_file_converted_back_on_another_machine_names_its_original_project_and_device() -> None:
     craft, desk = load_format("craft"), Where(now=BEGAN, project_path="/home/me/app", device="desk")
     facts = Facts("11111111-2222-4333-8444-555555555555", began_at=BEGAN, updated_at=BEGAN)
     files = carry_over.write(craft, None, facts, desk, full=True)
@@ -308,7 +312,9 @@ def test_file_that_returns_elsewhere_still_names_its_machine() -> None:
 
 
 @pytest.mark.parametrize("key, began", [("created_at", "began_at"), ("updated_at", "updated_at")])
-def test_missing_time_is_not_derived_from_another(key: str, began: str) -> None:
+def test_missing_time_is_not_derived_from_another_time_in_a_conversion(
+    key: str, began: str
+) -> None:
     """A stamp is never put where none was, nor under another name than it has there."""
     first = {
         "session_id": "bees",
@@ -330,7 +336,7 @@ def test_missing_time_is_not_derived_from_another(key: str, began: str) -> None:
     assert ("updated" in back) is (key == "updated_at")
 
 
-def test_skipped_agent_gets_no_progress_by_another_change() -> None:
+def test_skipped_agent_gets_no_progress_when_the_converted_file_is_changed() -> None:
     facts = Facts(began_at=BEGAN, updated_at=BEGAN, agents=[AgentFact("a-1", status="skipped")])
 
     def renew(value: Any) -> None:
@@ -342,7 +348,7 @@ def test_skipped_agent_gets_no_progress_by_another_change() -> None:
 
 
 @pytest.mark.parametrize("other", ["orchestrator", "craft"])
-def test_phase_removed_there_leaves_its_tasks_here(other: str) -> None:
+def test_phase_removed_from_the_converted_file_leaves_the_tasks_of_the_original(other: str) -> None:
     facts = replace(some_facts(), native_id="dig-2026-01-31", workflow="spec")
     files = carry_over.write(load_format("ai-session"), None, facts, HERE, full=True)
     there = through(files, "ai-session", other)
@@ -358,7 +364,7 @@ def test_phase_removed_there_leaves_its_tasks_here(other: str) -> None:
     )
 
 
-def test_phase_retains_the_task_of_its_name_when_another_is_removed_there() -> None:
+def test_phase_retains_its_task_when_another_phase_is_removed_from_the_converted_file() -> None:
     a, b = load_format("ai-session"), load_format("orchestrator")
     steps = [StepFact("Dig", "dig", "phase", status="blocked"), StepFact("Build", "b", "phase")]
     files = carry_over.write(a, None, Facts(native_id="dig-2026-01-31", steps=steps), HERE)
@@ -371,7 +377,7 @@ def test_phase_retains_the_task_of_its_name_when_another_is_removed_there() -> N
     assert [task["task_id"] for task in back[plan]["phases"][0]["tasks"]] == ["b"]
 
 
-def test_task_done_there_leaves_the_order_of_the_others() -> None:
+def test_task_finished_in_the_converted_file_does_not_change_the_order_of_tasks() -> None:
     facts = Facts(began_at=BEGAN, updated_at=BEGAN)
     facts.steps = [StepFact(f"do {n}", id=f"T{n}", status="running") for n in range(4)]
 
@@ -408,7 +414,7 @@ UNNAMED: dict[str, tuple[str, str, str]] = {
 
 
 @pytest.mark.parametrize("which", UNNAMED)
-def test_session_returns_under_its_own_name(which: str) -> None:
+def test_session_has_its_own_file_name_and_id_after_conversion_and_back(which: str) -> None:
     of, name, id = UNNAMED[which]
     (value,) = files_of(load_format(of)).values()
     key = "pipeline_id" if of == "essay" else "session_id"
@@ -458,7 +464,9 @@ def test_resumed_task_has_no_end(other: str, was_over: bool) -> None:
 
 
 @pytest.mark.parametrize("other", ["craft", "essay", "orchestrator"])
-def test_program_that_writes_1_for_1_0_changes_nothing(other: str) -> None:
+def test_program_that_writes_whole_floats_as_integers_changes_nothing_in_a_conversion(
+    other: str,
+) -> None:
     facts = Facts(began_at=BEGAN, updated_at=BEGAN)
     facts.steps = [StepFact("Phase 0", id="phase-0", unit="phase", status="done")]
     facts.steps[0].started_at, facts.steps[0].ended_at = BEGAN, BEGAN + 60_000
@@ -526,7 +534,7 @@ def test_heading_is_removed_with_its_last_task(other: str) -> None:
 
 
 @pytest.mark.parametrize("id", ["../../x", "/etc/x", "a/b"])
-def test_session_whose_id_is_a_path_returns_completely_inside_its_folder(id: str) -> None:
+def test_session_whose_id_is_a_path_is_converted_back_inside_its_folder(id: str) -> None:
     (value,) = files_of(load_format("praxis")).values()
     value = {**value, "session_id": id, "mine": [1]}
     back = through({f"{id}.json": value}, "praxis", "craft", "praxis")
@@ -550,7 +558,7 @@ def _real_files() -> list[tuple[str, Path]]:
 
 
 @needs_corpus
-def test_real_files_return_with_equal_values() -> None:
+def test_corpus_files_have_equal_values_after_conversion_to_each_format_and_back() -> None:
     seen = set()
     for id, path in _real_files():
         a, kind = load_format(id), path.suffix[1:]

@@ -46,7 +46,7 @@ def test_shipped_contract_states_how_it_changes() -> None:
 
 
 @pytest.mark.req("S0-99")
-def test_originals_checksum_is_known_and_is_not_ours() -> None:
+def test_shipped_contract_has_another_checksum_than_the_original() -> None:
     assert contract.ORIGINAL_SHA256.startswith("06416afc017a6d00")
     assert contract.checksum(contract.shipped()) != contract.ORIGINAL_SHA256
     assert contract.checksum(b"") == (
@@ -73,7 +73,7 @@ def test_specification_gives_its_own_version(spec: bytes, version: str) -> None:
 
 
 @pytest.mark.req("S0-95", "S0-96", "S0-97", "S0-98", "S0-99", "S0-100")
-def test_block_has_exactly_the_contracts_form() -> None:
+def test_acknowledgment_block_has_exactly_the_form_in_the_contract() -> None:
     assert acknowledged("agent-1") == (
         "# Contract Acknowledgment\n"
         "\n"
@@ -87,7 +87,7 @@ def test_block_has_exactly_the_contracts_form() -> None:
 
 
 @pytest.mark.req("S0-94", "S0-95")
-def test_several_agents_have_a_block_each_in_one_file() -> None:
+def test_acknowledgments_of_several_agents_are_separate_blocks_in_one_file() -> None:
     text = acknowledged("ann", "bob", "cy")
     assert text.startswith("# Contract Acknowledgment\n")
     assert [each.agent for each in contract.parse(text)] == ["ann", "bob", "cy"]
@@ -96,7 +96,7 @@ def test_several_agents_have_a_block_each_in_one_file() -> None:
 
 
 @pytest.mark.req("S0-94", "S0-104", "X0-9")
-def test_acknowledging_again_replaces_the_own_block_and_no_other_byte() -> None:
+def test_repeated_acknowledgment_replaces_the_block_of_its_agent_and_no_other_byte() -> None:
     before = "Notes of a person.\r\n\r\n" + acknowledged("ann", "bob").replace("\n", "\r\n")
     before += "\nA remark \udcff after bob.\nAgent-like: text\n"
     after = contract.put(before, "ann", NOON + 1000, b"changed")
@@ -111,7 +111,7 @@ NAMES = st.text(min_size=1, max_size=9).filter(lambda t: t.isprintable() and t.s
 
 
 @given(st.lists(NAMES, min_size=1, max_size=4, unique=True), st.data())
-def test_every_agent_is_found_again_and_the_others_stay(
+def test_each_acknowledgment_is_found_and_can_be_renewed_without_changing_others(
     agents: list[str], data: st.DataObject
 ) -> None:
     text = acknowledged(*agents)
@@ -125,7 +125,7 @@ def test_every_agent_is_found_again_and_the_others_stay(
 
 
 @given(st.text(alphabet="# ContracAgknwledme:\n\rI1.0Dhsuv", max_size=200), NAMES)
-def test_any_text_before_stays_when_an_agent_joins(text: str, agent: str) -> None:
+def test_text_before_a_new_acknowledgment_is_unchanged(text: str, agent: str) -> None:
     others = [each for each in contract.parse(text) if each.agent != agent]
     if len(others) == len(contract.parse(text)):
         made = contract.put(text, agent, NOON, SPEC)
@@ -141,7 +141,7 @@ def test_second_block_of_the_same_agent_is_removed() -> None:
 
 
 @pytest.mark.req("X0-9")
-def test_damaged_block_of_another_agent_stays_and_does_not_count() -> None:
+def test_damaged_block_of_another_agent_is_unchanged_and_not_an_acknowledgment() -> None:
     torn = acknowledged("ann").replace("Agent:", "Age\ufffdnt:").replace("1.0", "0.9")
     text = torn
     for moment in (1, 2):
@@ -150,14 +150,14 @@ def test_damaged_block_of_another_agent_stays_and_does_not_count() -> None:
     assert codes(text, "bob") == (True, [])
 
 
-def test_file_without_a_final_newline_can_be_joined() -> None:
+def test_acknowledgment_can_be_added_to_a_file_without_a_final_newline() -> None:
     text = contract.put(acknowledged("ann").rstrip("\n"), "bob", NOON, SPEC)
     assert [each.pledged for each in contract.parse(text)] == [True, True]
     assert "\n\n# Contract Acknowledgment\n\nAgent: bob\n" in text
 
 
 @pytest.mark.parametrize("agent", ["", "  ", "a\nb", "a\x1b[2Jb", "a\u2028b"])
-def test_agent_needs_a_name_on_one_line(agent: str) -> None:
+def test_acknowledging_agent_needs_a_name_on_one_line(agent: str) -> None:
     with pytest.raises(InvalidInput, match="name must be printable"):
         contract.block(agent, NOON, SPEC)
 
@@ -167,12 +167,12 @@ def test_agent_needs_a_name_on_one_line(agent: str) -> None:
 
 @pytest.mark.req("X0-9", "S0-94")
 @pytest.mark.parametrize("text", [None, "", "# Contract Acknowledgment\n", "Date: 2025-01-01\n"])
-def test_missing_acknowledgment_fails(text: str | None) -> None:
+def test_verification_fails_without_an_acknowledgment(text: str | None) -> None:
     assert codes(text) == (False, ["contract-missing"])
 
 
 @pytest.mark.req("X0-9", "S0-1", "S0-98")
-def test_another_version_fails() -> None:
+def test_acknowledgment_of_another_contract_version_fails() -> None:
     text = acknowledged("ann").replace("Version: 1.0", "Version: 0.9")
     assert codes(text) == (False, ["contract-version"])
     newer = SPEC.replace(b"1.0", b"2.0")
@@ -197,7 +197,7 @@ def test_changed_contract_asks_for_a_new_acknowledgment(text: str) -> None:
 
 
 @pytest.mark.req("X0-9", "S0-96")
-def test_another_agents_name_is_only_a_warning() -> None:
+def test_acknowledgment_by_another_agent_only_gives_a_warning() -> None:
     verdict = contract.verify(acknowledged("bob"), "ann", SPEC)
     assert verdict.ok
     assert [(f.code, f.severity) for f in verdict.findings] == [("contract-other-agent", WARNING)]
@@ -223,7 +223,7 @@ def test_missing_heading_sentence_or_date_is_a_warning() -> None:
 
 
 @pytest.mark.req("S0-99")
-def test_original_specification_counts_for_the_contract_that_restates_it() -> None:
+def test_acknowledgment_of_the_original_is_valid_for_the_shipped_contract() -> None:
     ours = contract.checksum(contract.shipped())
     text = acknowledged("ann", spec=contract.shipped()).replace(ours, contract.ORIGINAL_SHA256)
     verdict = contract.verify(text, "ann", contract.shipped())

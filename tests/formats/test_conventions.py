@@ -28,7 +28,9 @@ def stay(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stated: list[str]) -> 
 
 @pytest.mark.req("X0-4", "X0-3", "S0-72")
 @pytest.mark.parametrize("inside", ["", "notes.txt", "state.yaml"])
-def test_existing_folder_is_not_changed(stay: Forestay, tmp_path: Path, inside: str) -> None:
+def test_binding_to_an_existing_session_folder_is_refused_and_changes_nothing(
+    stay: Forestay, tmp_path: Path, inside: str
+) -> None:
     folder = tmp_path / ".ai-session" / ID
     folder.mkdir(parents=True)
     if inside:
@@ -70,7 +72,7 @@ def test_invalid_feature_id_is_refused_and_creates_nothing(
 
 
 @pytest.mark.req("X0-5", "S0-65", "S0-87")
-def test_lock_of_the_format_is_awaited_for_five_seconds_and_not_broken(
+def test_state_lock_held_by_another_program_is_awaited_for_five_seconds_and_not_broken(
     stay: Forestay, tmp_path: Path, stated: list[str]
 ) -> None:
     with stay:

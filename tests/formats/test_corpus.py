@@ -91,7 +91,7 @@ def alone(name: str) -> bool:
     return "session-tree" not in name
 
 
-def test_every_file_of_the_corpus_is_in_a_table() -> None:
+def test_expected_results_are_listed_for_every_file_of_the_corpus() -> None:
     kinds = [str(number) for number in range(5)]
     every = (path for kind in kinds for path in (CORPUS / kind).rglob("*") if path.is_file())
     names = {str(path.relative_to(CORPUS)) for path in every}
@@ -102,14 +102,18 @@ def test_every_file_of_the_corpus_is_in_a_table() -> None:
 
 
 @pytest.mark.parametrize("name", sorted(OTHERS))
-def test_other_files_are_reported_as_not_sessions(cli: Cli, name: str) -> None:
+def test_corpus_files_that_are_not_sessions_are_reported_as_unknown_format(
+    cli: Cli, name: str
+) -> None:
     answer = cli("--json", "files", "check", str(CORPUS / name))
     assert [finding["code"] for finding in answer.json["findings"]] == ["unknown-format"]
     assert answer.code == 5
 
 
 @pytest.mark.parametrize("name", [name for name in TABLE if alone(name)])
-def test_check_reports_as_in_the_table(cli: Cli, tmp_path: Path, name: str) -> None:
+def test_check_reports_the_findings_listed_for_each_corpus_file(
+    cli: Cli, tmp_path: Path, name: str
+) -> None:
     answer = cli("--json", "files", "check", str(CORPUS / name), *options(name, tmp_path))
     stated = answer.json
     codes = tuple(finding["code"] for finding in stated["findings"])
@@ -129,7 +133,7 @@ def _require_read(stated: dict[str, Any], name: str) -> None:
 
 
 @pytest.mark.parametrize("name", BROKEN)
-def test_broken_file_is_reported_and_salvaged(cli: Cli, name: str) -> None:
+def test_broken_corpus_file_is_reported_and_salvaged(cli: Cli, name: str) -> None:
     path = CORPUS / name
     answer = cli("--json", "files", "check", str(path))
     assert answer.code == 5
@@ -140,7 +144,9 @@ def test_broken_file_is_reported_and_salvaged(cli: Cli, name: str) -> None:
 
 
 @pytest.mark.parametrize("name", [name for name in TABLE if alone(name)])
-def test_adopt_adopts_the_files_in_the_table(cli: Cli, tmp_path: Path, name: str) -> None:
+def test_adopt_records_the_status_listed_for_each_corpus_file(
+    cli: Cli, tmp_path: Path, name: str
+) -> None:
     path = CORPUS / name
     before = path.read_bytes()
     (one,) = cli("--json", "adopt", str(path), *options(name, tmp_path)).json["adopted"]
@@ -193,7 +199,7 @@ def test_whole_corpus_is_adopted_at_once(cli: Cli) -> None:
     assert tree["outcome"] == "adopted" and tree["problems"]
 
 
-def test_session_that_showed_the_fault_is_complete(cli: Cli) -> None:
+def test_check_reports_a_finished_legacy_praxis_session_as_complete(cli: Cli) -> None:
     (path,) = (CORPUS / "1/legacy-2025-10-27").glob("062f24e7*.json")
     stated = cli.json("files", "check", str(path))
     assert stated["complete"] is True and stated["status"] == "completed"

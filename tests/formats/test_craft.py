@@ -263,7 +263,7 @@ def test_agents_are_changed_removed_and_added_in_place() -> None:
 
 
 @pytest.mark.req("S2-45", "S2-46")
-def test_work_is_steps_without_ids() -> None:
+def test_completed_and_pending_work_is_read_as_steps_without_ids() -> None:
     assert read().steps == [StepFact("Design", status="done"), StepFact("Code"), StepFact("Tests")]
     steps = [
         StepFact("Code", id="c", status="done"),
@@ -336,7 +336,7 @@ def test_only_sha256_is_written_as_a_hash_and_others_are_reported() -> None:
     ]
 
 
-def test_path_alone_is_a_change_and_stays_one() -> None:
+def test_bare_path_is_read_as_a_changed_file_and_not_rewritten() -> None:
     old = tree(files_modified=["a.py", "b.py"])
     assert [f.path for f in FORMAT.get(old, HERE).files] == ["a.py", "b.py"]
     made = write(replace(read(), files=[FileFact("b.py", at=7), FileFact("c.py", at=7)]), old)
@@ -529,7 +529,7 @@ def test_schema_refuses_days_that_do_not_exist(strict: bool) -> None:
 
 @pytest.mark.req("S2-82", "S2-85")
 @given(stories.facts)
-def test_what_we_write_satisfies_the_strict_schema(facts: Facts) -> None:
+def test_written_files_satisfy_the_strict_schema(facts: Facts) -> None:
     value = write(facts)
     assert list(validator(True).iter_errors(value)) == []
     assert not [f for f in FORMAT.check({NAME: value}, HERE, strict=True) if f.severity == ERROR]

@@ -72,7 +72,7 @@ def load(name: str) -> dict[str, Any]:
     return {name: json.loads((CORPUS / "2" / name).read_text("utf-8"))}
 
 
-def test_every_file_has_a_row() -> None:
+def test_expected_results_are_listed_for_every_craft_file_of_the_corpus() -> None:
     there = {path.name for path in (CORPUS / "2").glob("*.json")}
     assert there == {*READINGS, SETTINGS}
     assert READINGS.keys() == FINDINGS.keys()
@@ -80,7 +80,7 @@ def test_every_file_has_a_row() -> None:
 
 @pytest.mark.req("S2-82")
 @pytest.mark.parametrize("name", READINGS)
-def test_each_file_is_read_as_reviewed(name: str) -> None:
+def test_each_corpus_file_gives_the_reading_listed_for_it(name: str) -> None:
     tree = load(name)
     reading = FORMAT.reading(tree, HERE)
     row = (reading.generation, reading.version, reading.complete, reading.status, reading.progress)
@@ -91,7 +91,7 @@ def test_each_file_is_read_as_reviewed(name: str) -> None:
 
 @pytest.mark.req("S2-9", "S2-21", "S2-61")
 @pytest.mark.parametrize("name", FINDINGS)
-def test_each_file_has_its_findings(name: str) -> None:
+def test_each_corpus_file_gives_the_findings_listed_for_it(name: str) -> None:
     findings = FORMAT.check(load(name), HERE)
     assert [f"{f.code} {f.severity} {f.where}" for f in findings] == FINDINGS[name]
     assert all(f.requirement for f in findings)
@@ -120,7 +120,7 @@ def test_complete_example_satisfies_the_published_schema() -> None:
     jsonschema.Draft202012Validator(published).validate(load(SEED)[SEED])
 
 
-def test_companion_is_read() -> None:
+def test_example_of_the_companion_program_gives_its_agents_and_files() -> None:
     facts = FORMAT.get(load(COMPANION), HERE)
     assert [agent.status for agent in facts.agents] == ["done", "running"]
     assert [f.path for f in facts.files] == ["src/auth/oauth.ts", "src/middleware/auth.ts"]

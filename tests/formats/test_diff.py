@@ -24,7 +24,7 @@ def test_values_of_different_types_differ(one: Any, other: Any) -> None:
     assert not same({"a": [one]}, {"a": [other]})
 
 
-def test_order_of_keys_matters_only_for_identical_values() -> None:
+def test_order_of_keys_is_compared_by_identical_and_ignored_by_same() -> None:
     one, other = {"a": 1, "b": 2}, {"b": 2, "a": 1}
     assert same(one, other)
     assert not identical(one, other)
@@ -50,7 +50,9 @@ def test_list_is_aligned_with_itself(old: list[Any]) -> None:
 
 @often
 @given(st.lists(st.integers(), unique=True, max_size=9), st.integers(0, 9), st.integers())
-def test_insertion_moves_nothing(old: list[int], at: int, more: int) -> None:
+def test_alignment_pairs_all_other_elements_after_an_insertion(
+    old: list[int], at: int, more: int
+) -> None:
     new = [*old[:at], "new", *old[at:]]
     assert all(old[i] == new[j] for i, j in align(old, new))
     assert len(align(old, new)) == len(old)

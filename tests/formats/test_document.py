@@ -399,7 +399,7 @@ lines = st.lists(values, max_size=6)
 
 @often
 @given(lines, lines, st.data())
-def test_lines_are_preserved_including_bad_ones(
+def test_json_lines_are_preserved_including_invalid_ones(
     old: list[Any], new: list[Any], data: st.DataObject
 ) -> None:
     bad = ["{torn", "", "not json"]
@@ -457,13 +457,13 @@ def test_new_yaml_file_has_the_style_of_the_documents() -> None:
     )
 
 
-def test_new_lines_are_compact() -> None:
+def test_new_json_lines_are_compact() -> None:
     assert fresh("jsonl", [{"a": [1, 2]}, "é"]) == '{"a":[1,2]}\n"é"\n'.encode()
 
 
 @often
 @given(st.sampled_from(["json", "yaml", "jsonl"]), st.lists(values, max_size=4))
-def test_new_file_has_its_value(kind: str, value: Any) -> None:
+def test_new_file_is_parsed_as_the_value_it_was_written_from(kind: str, value: Any) -> None:
     document = Document.parse(fresh(kind, value), kind)
     assert diff.same(document.value, value)
 
@@ -499,11 +499,11 @@ def test_value_too_deep_is_refused() -> None:
     "path, line",
     [("phases[0].tasks[1].status", 11), ("phases[1]", 14), ("feature", 2), ("gone", 2)],
 )
-def test_path_in_yaml_has_a_line(path: str, line: int) -> None:
+def test_line_of_a_path_in_yaml_is_found(path: str, line: int) -> None:
     assert Document.parse(PLAN.encode(), "yaml").line(path) == line
 
 
-def test_paths_in_json_and_json_lines_have_a_line() -> None:
+def test_line_of_a_path_in_json_and_json_lines_is_found() -> None:
     assert Document.parse(JSON_TEXT.encode(), "json").line("agents[1].id") == 8
     assert Document.parse(JSON_TEXT.encode(), "json").line(("agents", 0)) == 4
     assert Document.parse(b"\n{}\n{x\n[]\n", "jsonl").line("[1]") == 4
@@ -537,7 +537,7 @@ def test_real_files_retain_their_bytes() -> None:
 
 
 @given(st.text("ab\n\r\u2028", max_size=40))
-def test_every_character_is_in_a_line(text: str) -> None:
+def test_line_start_and_number_are_right_for_every_character(text: str) -> None:
     for breaks in (style.BREAK, style.JSON_BREAK):
         starts = [0, *(match.end() for match in breaks.finditer(text))]
         lines = style.Lines(text, breaks)

@@ -442,7 +442,7 @@ def test_new_sections_begin_with_their_initial_values_and_are_counted() -> None:
 
 @pytest.mark.req("S3-12", "S3-17", "S3-23", "S3-28", "S3-35", "S3-44")
 @pytest.mark.parametrize("status", UNIT)
-def test_units_status_is_written_in_the_documents_words(status: str) -> None:
+def test_status_of_stages_and_sections_is_written_in_the_words_of_the_document(status: str) -> None:
     words = {"pending": "not_started", "done": "completed", "needs_review": "needs_review"}
     words["skipped"] = "not_started"
     facts = get(session())
@@ -454,7 +454,7 @@ def test_units_status_is_written_in_the_documents_words(status: str) -> None:
     assert written == {words.get(status, "in_progress")}
 
 
-def test_spelling_with_the_same_meaning_is_not_changed() -> None:
+def test_status_words_and_timestamps_with_the_same_meaning_are_not_rewritten() -> None:
     doc = changed("status", "complete")
     doc["stages"]["stage_1"]["status"] = "done"
     doc["last_activity"] = "2026-02-14 18:00:00.5+01:00"
@@ -1242,7 +1242,9 @@ pieces = st.one_of(st.binary(max_size=60), st.sampled_from(list(EVIDENCE.values(
 @given(
     st.dictionaries(st.sampled_from([*EVIDENCE, fields.BACKUP, "final-essay.md"]), pieces), wheres
 )
-def test_damage_never_stops_a_salvage(bundle: dict[str, bytes], where: Where) -> None:
+def test_essay_with_any_damage_can_be_salvaged_and_resumed_at_any_stage(
+    bundle: dict[str, bytes], where: Where
+) -> None:
     saved = FORMAT.salvage(bundle, where)
     assert saved is not None or bundle.keys() <= {STATE, fields.BACKUP}
     if saved is not None:
@@ -1378,7 +1380,7 @@ def test_summary_names_the_position() -> None:
 
 
 @given(stories.mutants(session()))
-def test_anything_can_be_shown(doc: Any) -> None:
+def test_any_state_document_can_be_displayed_without_leftover_placeholders(doc: Any) -> None:
     doc = doc if isinstance(doc, dict) else {}
     shown = (
         display.pause_message(doc),
@@ -1392,7 +1394,7 @@ def test_anything_can_be_shown(doc: Any) -> None:
 @pytest.mark.parametrize(
     "idle, days", [(-5, 0), (0, 0), (7 * DAY - 1, 0), (7 * DAY, 7), (999 * DAY + 5, 999)]
 )
-def test_essay_counts_as_abandoned_after_a_week(idle: int, days: int) -> None:
+def test_essay_without_activity_for_a_week_is_abandoned(idle: int, days: int) -> None:
     late = replace(HERE, now=BEGAN + idle)
     doc = changed("last_activity", clock.write(BEGAN))
     assert display.abandoned_for(doc, late) == days
@@ -1407,7 +1409,7 @@ def test_reading_an_old_session_does_not_change_its_status() -> None:
     assert put(session(), get(session(), late), late) == session()
 
 
-def test_each_choice_names_the_results_of_its_stage() -> None:
+def test_each_choice_of_where_to_resume_names_the_results_of_its_stage() -> None:
     question = salvage.ask(dict(EVIDENCE))
     assert question.recommended == "stage-4"
     assert [len(choice.detail.split(", ")) for choice in question.choices] == [1, 1, 2, 1]

@@ -35,12 +35,12 @@ def load(name: str) -> Tree:
     return {STATE: document(name).value}
 
 
-def test_table_has_every_file() -> None:
+def test_expected_results_are_listed_for_every_essay_file_of_the_corpus() -> None:
     assert {path.name for path in CORPUS.iterdir()} == set(TABLE)
 
 
 @pytest.mark.parametrize("name", TABLE)
-def test_each_file_reads_as_in_the_table(name: str) -> None:
+def test_each_corpus_file_gives_the_reading_and_findings_listed_for_it(name: str) -> None:
     tree = load(name)
     reading = FORMAT.reading(tree, Where())
     findings = FORMAT.check(tree, Where())
@@ -52,7 +52,7 @@ def test_each_file_reads_as_in_the_table(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", TABLE)
-def test_writing_facts_back_changes_no_byte(name: str) -> None:
+def test_writing_back_the_facts_of_a_corpus_file_changes_no_byte(name: str) -> None:
     parsed = document(name)
     tree = FORMAT.put({STATE: parsed.value}, FORMAT.get({STATE: parsed.value}, Where()), Where())
     assert parsed.rewrite(tree[STATE]) == (CORPUS / name).read_bytes()

@@ -69,7 +69,7 @@ def test_session_is_recognised_by_its_own_format_only(name: str) -> None:
         assert other is sample or other.format.recognise("any.json", value) < 0.3
 
 
-def test_other_values_are_not_recognised(sample: Sample) -> None:
+def test_values_that_are_not_sessions_are_not_recognised(sample: Sample) -> None:
     for value in (None, [], "text", *sample.others):
         assert sample.format.recognise("any.json", value) < 0.3, value
 
@@ -89,7 +89,7 @@ def test_new_id_is_valid_repeatable_and_not_taken(sample: Sample) -> None:
 
 @pytest.mark.req("S0-77", "S0-78")
 @given(data=st.data())
-def test_any_tree_can_be_read_and_checked(sample: Sample, data: st.DataObject) -> None:
+def test_any_session_files_can_be_read_and_checked(sample: Sample, data: st.DataObject) -> None:
     names = st.sampled_from([*sample.tree, "x"])
     tree = data.draw(st.dictionaries(names, stories.junk, max_size=3))
     facts = sample.get(tree)
@@ -234,7 +234,7 @@ def test_unknown_keys_survive_in_every_mapping(sample: Sample) -> None:
         assert part["zz_theirs"] == "x", (name, path)
 
 
-def test_our_own_key_is_tolerated_and_stays(sample: Sample) -> None:
+def test_our_extra_key_gives_no_finding_and_is_preserved(sample: Sample) -> None:
     ours = {"v": 1, "facts": {}}
     tree = {**sample.tree, sample.main: {**sample.tree[sample.main], EXTRA: ours}}
     assert sample.check(tree, strict=True) == []
@@ -252,7 +252,9 @@ def test_consistent_session_has_no_fault(sample: Sample) -> None:
 @pytest.mark.parametrize(
     "sample, place, kind, req", cases(lambda s: [f for f in s.fields if f[1] != "-"])
 )
-def test_field_of_another_kind_is_an_error(sample: Sample, place: str, kind: str, req: str) -> None:
+def test_field_with_a_value_of_the_wrong_type_is_an_error(
+    sample: Sample, place: str, kind: str, req: str
+) -> None:
     path = place.rpartition(":")[2]
     for value, is_wrong in ((WRONG_KIND[kind.rstrip("?")], True), (None, "?" not in kind)):
         found = [f for f in sample.check(sample.changed(place, value)) if f.where == path]
@@ -332,7 +334,7 @@ def test_salvage_never_raises_and_changes_no_bytes(sample: Sample, cut: int, tai
     "data",
     [b"", b"\0" * 900, b"nothing", b"[1, 2]", b"{", b"- a\n", b"[" * 90_000, b'{"a":' * 90_000],
 )
-def test_nothing_is_salvaged_from_nothing(sample: Sample, data: bytes) -> None:
+def test_salvage_of_missing_or_worthless_files_gives_nothing(sample: Sample, data: bytes) -> None:
     assert sample.format.salvage({sample.main: data}, sample.where) is None
     assert sample.format.salvage({}, sample.where) is None
 
@@ -354,7 +356,7 @@ def test_torn_file_gives_everything_before_the_damage(id: str) -> None:
 
 
 @pytest.mark.parametrize("id", ["praxis", "craft", "orchestrator"])
-def test_odd_bytes_around_a_session_do_not_matter(id: str) -> None:
+def test_padding_byte_order_mark_and_utf_16_do_not_change_salvaged_facts(id: str) -> None:
     sample = SAMPLES[id]
     text = json.dumps(sample.tree[sample.main])
     for data in (
@@ -367,7 +369,7 @@ def test_odd_bytes_around_a_session_do_not_matter(id: str) -> None:
 
 
 @pytest.mark.parametrize("id", ["praxis", "craft", "orchestrator"])
-def test_first_side_of_a_conflict_is_read(id: str) -> None:
+def test_salvage_reads_the_first_side_of_a_merge_conflict(id: str) -> None:
     sample = SAMPLES[id]
     lines = json.dumps(sample.tree[sample.main], indent=2).splitlines(keepends=True)
     ours = lines[3]

@@ -44,7 +44,7 @@ def test_ids_and_values_of_secret_attributes_are_cleaned() -> None:
     assert "hunter2" not in str(clean) and clean["attributes"]["n"] == 1
 
 
-def test_text_that_reads_the_same_retains_its_spelling() -> None:
+def test_text_that_differs_only_by_cleaning_retains_its_spelling_in_the_file() -> None:
     raw = {"goal": " a ", "steps": [{"title": "one\t"}, {"title": "two"}]}
     clean = {"goal": "a", "steps": [{"title": "one"}, {"title": "two"}]}
     new = {"goal": "b", "steps": [{"title": "two", "status": "done"}, {"title": "one"}]}

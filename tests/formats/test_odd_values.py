@@ -166,14 +166,16 @@ def run(seed: int, count: int) -> Counter[str]:
     return tried
 
 
-def test_odd_values_are_unchanged_and_return_from_each_format() -> None:
+def test_odd_values_survive_conversion_to_each_format_and_back() -> None:
     seed = new_seed()
     print(f"seed {seed}")
     assert run(seed, FEW).total() == FEW
 
 
 @pytest.mark.soak
-def test_very_many_odd_values_return_from_each_format(report_figure: Callable[[str], None]) -> None:
+def test_very_many_odd_values_survive_conversion_to_each_format_and_back(
+    report_figure: Callable[[str], None],
+) -> None:
     seed = new_seed()
     tried = run(seed, MANY)
     report_figure(f"{MANY:,} sessions with odd values, seed {seed}: {dict(sorted(tried.items()))}")
@@ -203,7 +205,7 @@ OTHER_IDS = {
 
 
 @pytest.mark.parametrize("a", OTHER_IDS)
-def test_files_that_name_another_session_inside_return_with_every_key(a: str) -> None:
+def test_files_with_the_id_of_another_session_retain_every_key_in_a_conversion(a: str) -> None:
     (story, name), key = OTHER_IDS[a]
     files = STORIES[f"{a}/{story}"]
     value = Document.parse(files[name], kind(name)).value

@@ -196,7 +196,7 @@ def test_pending_agent_of_another_program_stays_an_agent() -> None:
 
 
 @pytest.mark.req("S4-26", "S4-27", "S4-28", "S4-29")
-def test_work_is_steps_without_ids() -> None:
+def test_completed_and_pending_work_is_read_as_steps_without_ids() -> None:
     design = StepFact("Design", status="done", outcome="two files", files=["docs/q.md"])
     assert read().steps == [design, StepFact("Finish it"), StepFact("Test it")]
     steps = [
@@ -356,7 +356,7 @@ def test_two_failed_agents_of_one_name_share_its_error() -> None:
 
 
 @pytest.mark.req("S4-65", "S4-16")
-def test_status_is_written_in_the_documents_words() -> None:
+def test_session_status_is_written_in_the_words_of_the_document() -> None:
     words = {"created": "created", "active": "in_progress", "completed": "complete"}
     words |= dict.fromkeys(("aborted", "abandoned"), "aborted")
     written = {status: write(Facts(status=status))["status"] for status in SESSION}

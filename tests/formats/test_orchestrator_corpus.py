@@ -54,13 +54,13 @@ def load(name: str) -> dict[str, Any]:
     return {name: json.loads((CORPUS / "4" / name).read_text("utf-8"))}
 
 
-def test_every_file_has_a_row() -> None:
+def test_expected_results_are_listed_for_every_orchestrator_file_of_the_corpus() -> None:
     assert {path.name for path in (CORPUS / "4").glob("*.json")} == READINGS.keys()
     assert READINGS.keys() == FINDINGS.keys()
 
 
 @pytest.mark.parametrize("name", READINGS)
-def test_each_file_is_read_as_reviewed(name: str) -> None:
+def test_each_corpus_file_gives_the_reading_listed_for_it(name: str) -> None:
     tree = load(name)
     reading = FORMAT.reading(tree, HERE)
     row = (reading.generation, reading.version, reading.complete, reading.status, reading.progress)
@@ -71,7 +71,7 @@ def test_each_file_is_read_as_reviewed(name: str) -> None:
 
 @pytest.mark.req("S4-7", "S4-8")
 @pytest.mark.parametrize("name", FINDINGS)
-def test_each_file_has_its_findings(name: str) -> None:
+def test_each_corpus_file_gives_the_findings_listed_for_it(name: str) -> None:
     findings = FORMAT.check(load(name), HERE)
     assert [f"{f.code} {f.severity} {f.where}" for f in findings] == FINDINGS[name]
 

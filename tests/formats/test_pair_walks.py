@@ -12,13 +12,13 @@ from tests.formats.pair_walk import walk
 
 
 @pytest.mark.parametrize("first", range(0, 60, 12))
-def test_sessions_return_with_the_changes_and_nothing_else(first: int) -> None:
+def test_random_edits_are_the_only_changes_after_conversion_and_back(first: int) -> None:
     for seed in range(first, first + 12):
         walk(seed)
 
 
 @pytest.mark.soak
-def test_very_many_sessions_return(
+def test_very_many_random_sessions_survive_conversion_and_back(
     soak_seconds: float, report_figure: Callable[[str], None]
 ) -> None:
     first = seed = new_seed()

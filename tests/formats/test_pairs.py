@@ -76,19 +76,21 @@ def there_of(story: str, b: str) -> Files:
     return converted(STORIES[story], _format_of(story), b, HERE)
 
 
-def test_every_format_has_two_stories() -> None:
+def test_every_format_has_at_least_two_example_sessions() -> None:
     for a in REGISTRY:
         assert sum(_format_of(story) == a for story in STORIES) >= 2
 
 
 @pytest.mark.parametrize(("story", "b"), PAIRS)
-def test_there_and_back_gives_equal_values(story: str, b: str) -> None:
+def test_conversion_to_another_format_and_back_gives_identical_values(story: str, b: str) -> None:
     back = converted(there_of(story, b), b, _format_of(story), ELSEWHERE)
     assert diff.identical(read(back), read(STORIES[story]))
 
 
 @pytest.mark.parametrize(("story", "b"), PAIRS)
-def test_program_that_sorts_all_keys_changes_nothing(story: str, b: str) -> None:
+def test_sorting_all_keys_of_the_converted_file_changes_nothing_after_converting_back(
+    story: str, b: str
+) -> None:
     values = read(there_of(story, b))
     there = {name: _dumped(name, value, sort_keys=True) for name, value in values.items()}
     back = converted(there, b, _format_of(story), ELSEWHERE)
@@ -96,7 +98,7 @@ def test_program_that_sorts_all_keys_changes_nothing(story: str, b: str) -> None
 
 
 @pytest.mark.parametrize(("story", "b"), PAIRS)
-def test_values_are_carried_and_never_the_file(story: str, b: str) -> None:
+def test_converted_file_never_contains_a_copy_of_the_original_file(story: str, b: str) -> None:
     there = b"".join(there_of(story, b).values())
     for data in STORIES[story].values():
         assert data not in there
@@ -413,7 +415,9 @@ def facts_of(files: Files, a: str) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(("story", "b", "what"), CASES)
-def test_change_made_there_arrives_and_nothing_else_changes(story: str, b: str, what: str) -> None:
+def test_edit_of_the_converted_file_is_the_only_change_after_converting_back(
+    story: str, b: str, what: str
+) -> None:
     a = _format_of(story)
     there, claim = edited(there_of(story, b), EDITS[b][what])
     back = converted(there, b, a, ELSEWHERE)
@@ -433,7 +437,7 @@ def _generation(a: str, values: Tree) -> str:
     return load_format(a).reading(values, HERE).generation
 
 
-def test_stories_cover_the_generations_of_praxis_files() -> None:
+def test_example_sessions_cover_the_generations_of_praxis_files() -> None:
     stories = [story for story in STORIES if _format_of(story) == "praxis"]
     seen = {_generation("praxis", read(STORIES[story])) for story in stories}
     assert {"legacy", "ouroboros-timed", "redesign"} <= seen

@@ -208,7 +208,7 @@ def test_phase_with_an_end_that_is_not_completed_is_in_progress() -> None:
 
 
 @pytest.mark.req("S1-40", "S1-41", "S1-51", "S1-84")
-def test_flag_makes_a_session_completed() -> None:
+def test_session_with_the_completed_flag_is_completed() -> None:
     doc = session(lifecycle__completed=True, lifecycle__completed_at=at(60))
     facts = get(doc)
     assert facts.status == "completed" and facts.ended_at == ms(60)
@@ -217,7 +217,7 @@ def test_flag_makes_a_session_completed() -> None:
 
 
 @pytest.mark.req("S1-42", "S1-43", "S1-44", "S1-45", "S1-46", "S1-47")
-def test_pauses_are_read() -> None:
+def test_pause_and_resume_fields_are_read() -> None:
     flags = {
         "paused": True,
         "paused_at": at(40),
@@ -368,7 +368,7 @@ def test_more_phases_than_expected_are_complete_and_an_overrun() -> None:
 
 
 @pytest.mark.req("S1-89")
-def test_without_a_number_of_phases_only_a_flag_makes_it_complete() -> None:
+def test_session_without_a_number_of_phases_is_complete_only_by_its_flag() -> None:
     assert not complete([0, 1, 2, 3], None)
     assert not complete([0, 1, 2, 3], "dynamic")
     assert not FORMAT.reading(tree(legacy()), HERE).complete
@@ -410,7 +410,7 @@ def test_session_deleted_by_hand_is_reported() -> None:
 
 
 @pytest.mark.req("S1-136")
-def test_phase_past_the_end_is_never_used() -> None:
+def test_current_phase_after_the_last_phase_is_never_used() -> None:
     doc = legacy(completed_phases=[0, 1, 2], current_phase=3, metadata={"total_phases": 3})
     facts = get(doc)
     assert facts.position == "phase-2" and len(facts.steps) == 3
@@ -940,7 +940,7 @@ def test_last_phase_completes_the_session(start: int, last: int) -> None:
 
 
 @pytest.mark.req("S1-50")
-def test_flag_of_completion_is_set_once() -> None:
+def test_repeated_completion_of_the_last_phase_does_not_change_the_flags() -> None:
     made = state(current_phase=1, workflow_structure={"total_phases": 2})
     made.complete_phase(1, handed(1), now=later(60))
     flags = dict(made.lifecycle)
@@ -980,7 +980,7 @@ def test_phase_is_listed_once() -> None:
 
 
 @pytest.mark.req("S1-75")
-def test_time_spent_paused_does_not_count() -> None:
+def test_duration_of_a_phase_excludes_its_pauses() -> None:
     timing = {0: {"started_at": "2025-10-09T09:00:00Z", "paused_duration_seconds": 100}}
     made = state(phase_timing=timing)
     made.complete_phase(0, handed(0), now=later(10))
@@ -1022,7 +1022,7 @@ def test_phase_with_an_invalid_start_can_be_completed() -> None:
     assert made.phase_timing[0] == {"started_at": "yesterday"} and made.current_phase == 1
 
 
-def test_returned_dict_is_independent_of_the_state() -> None:
+def test_dict_from_to_dict_is_not_changed_by_later_changes_of_the_state() -> None:
     made = state()
     given = made.to_dict()
     before = json.dumps(given)
@@ -1045,7 +1045,7 @@ def test_state_without_a_clock_raises() -> None:
 
 
 @pytest.mark.req("S1-117", "S1-118")
-def test_class_has_the_fields_of_the_document() -> None:
+def test_workflow_state_class_has_the_fields_of_the_document() -> None:
     made = WorkflowState(ID, "w", "t", 0, [], {}, {}, START, START)
     assert made.metadata == made.workflow_structure == made.lifecycle == {}
     assert made.phase_timing == {}
@@ -1057,7 +1057,7 @@ def test_class_has_the_fields_of_the_document() -> None:
 
 
 @pytest.mark.req("S1-119")
-def test_class_writes_what_it_read() -> None:
+def test_workflow_state_class_writes_the_values_it_read() -> None:
     doc = session(mystery={"a": 1}, phase_artifacts__0__more=2)
     made = WorkflowState.from_dict(doc)
     assert made.to_dict() == doc
@@ -1066,7 +1066,7 @@ def test_class_writes_what_it_read() -> None:
 
 
 @pytest.mark.req("S1-119", "S1-126")
-def test_older_session_saved_by_the_class_has_the_same_facts() -> None:
+def test_older_session_saved_by_the_workflow_state_class_has_the_same_facts() -> None:
     for doc in (legacy(), second(status="completed"), second(status="error", error_reason="no")):
         saved = WorkflowState.from_dict(doc).to_dict()
         assert get(saved) == get(doc)
@@ -1074,13 +1074,13 @@ def test_older_session_saved_by_the_class_has_the_same_facts() -> None:
 
 
 @pytest.mark.req("S1-120")
-def test_completion_is_known_without_arguments() -> None:
+def test_workflow_state_knows_without_arguments_whether_it_is_complete() -> None:
     assert state(completed_phases=[0, 1]).is_complete() is True
     assert state(completed_phases=[0]).is_complete() is False
     assert WorkflowState.from_dict(legacy(completed_phases=[0, 1, 2])).is_complete() is False
 
 
-def test_what_the_class_writes_has_no_findings() -> None:
+def test_session_written_by_the_workflow_state_class_has_no_findings() -> None:
     made = WorkflowState.from_dict(session())
     made.complete_phase(2, handed(2), now=later(60))
     doc = made.to_dict()

@@ -145,7 +145,7 @@ def surroundings(name: str) -> Where:
 
 
 @pytest.mark.parametrize("name", TABLE)
-def test_each_file_reads_as_in_the_table(name: str) -> None:
+def test_each_corpus_file_gives_the_reading_and_findings_listed_for_it(name: str) -> None:
     tree, where = load(name), surroundings(name)
     reading = FORMAT.reading(tree, where)
     progress = None if reading.progress is None else int(reading.progress * 100)
@@ -155,13 +155,13 @@ def test_each_file_reads_as_in_the_table(name: str) -> None:
     assert reading.writable == (reading.generation == "redesign")
 
 
-def test_table_has_every_session_file() -> None:
+def test_expected_results_are_listed_for_every_praxis_session_of_the_corpus() -> None:
     files = {path.relative_to(CORPUS).as_posix() for path in CORPUS.rglob("*.json")}
     others = ("classification.json", "workflows/", "ouroboros-2025-11/browser/")
     assert {name for name in files if not name.startswith(others)} == set(TABLE)
 
 
-def test_verdicts_agree_with_the_classification() -> None:
+def test_completeness_and_findings_agree_with_the_classification_file_of_the_corpus() -> None:
     for name, row in classified().items():
         tree, where = load(name), surroundings(name)
         codes = {finding.code for finding in FORMAT.check(tree, where)}
@@ -171,7 +171,7 @@ def test_verdicts_agree_with_the_classification() -> None:
         assert ("current-out-of-range" in codes) == row["current_out_of_range"], name
 
 
-def test_session_that_showed_the_fault_is_complete() -> None:
+def test_finished_legacy_session_is_complete_at_its_last_phase() -> None:
     name = "legacy-2025-10-27/062f24e7-6fdc-40b3-a2d8-7ffaea6351b6.json"
     (value,) = load(name).values()
     assert FORMAT.reading(load(name), Where()).complete
@@ -180,14 +180,14 @@ def test_session_that_showed_the_fault_is_complete() -> None:
 
 
 @pytest.mark.parametrize("name", TABLE)
-def test_writing_facts_back_changes_nothing(name: str) -> None:
+def test_writing_back_the_facts_of_a_corpus_file_changes_nothing(name: str) -> None:
     tree, where = load(name), surroundings(name)
     again = FORMAT.put(tree, FORMAT.get(tree, where), where)
     assert json.dumps(again) == json.dumps(load(name))
 
 
 @pytest.mark.parametrize("name", [name for name in TABLE if name != list(TABLE)[-1]])
-def test_redesigned_form_has_the_same_facts(name: str) -> None:
+def test_redesigned_form_of_each_corpus_file_has_the_same_facts(name: str) -> None:
     tree, where = load(name), surroundings(name)
     new = FORMAT.in_current_form(tree, where)
     before, after = FORMAT.get(tree, where), FORMAT.get(new, where)
@@ -200,7 +200,7 @@ def test_redesigned_form_has_the_same_facts(name: str) -> None:
     assert tree == load(name)
 
 
-def test_class_reads_and_writes_every_file_of_its_generations() -> None:
+def test_workflow_state_class_reads_and_writes_every_corpus_file_of_its_generations() -> None:
     for name in TABLE:
         (value,) = load(name).values()
         again = WorkflowState.from_dict(value).to_dict()

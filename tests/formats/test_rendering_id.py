@@ -50,7 +50,7 @@ def test_newest_of_equally_near_renderings_is_the_base() -> None:
     assert base_of({"n": 4}, "", *kept) == base_of({"n": 4}, ONE, *kept) == {"n": 3}
 
 
-def test_nothing_stored_gives_no_base() -> None:
+def test_without_stored_renderings_there_is_no_base() -> None:
     assert base_of({"n": 4}, ONE) is None
 
 
@@ -84,7 +84,7 @@ def test_new_id_of_a_yaml_document_needs_no_second_parse() -> None:
     assert with_id_line(document, TWO).root is document.root
 
 
-def test_line_within_a_text_is_not_the_id() -> None:
+def test_line_within_a_text_is_not_read_as_the_rendering_id() -> None:
     data = f'goal: "one\n# forestay: {ONE}\ntwo"\n'.encode()
     document = Document.parse(data, "yaml")
     assert rendering_id(document) == ""
@@ -100,7 +100,7 @@ def test_id_after_other_comments_is_replaced_in_its_place() -> None:
 
 
 @pytest.mark.parametrize("id", ["e", "x" * 100_000, 7, ["a"], ONE.upper(), ONE + "\n"])
-def test_id_that_we_never_wrote_is_none(id: Any) -> None:
+def test_malformed_rendering_id_is_ignored(id: Any) -> None:
     data = json.dumps({"forestay": {"v": 1, "id": id}}).encode()
     assert rendering_id(Document.parse(data, "json")) == ""
 

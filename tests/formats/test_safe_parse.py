@@ -59,7 +59,7 @@ def test_utf16_without_a_mark_is_detected(text: bytes) -> None:
     assert refusal(text, "json").code == "utf16"
 
 
-def test_size_is_checked_first() -> None:
+def test_size_of_a_file_is_checked_before_its_bytes() -> None:
     assert refusal(b"\0" * 101, "json", limit=100).code == "too-large"
     assert refusal(b" " * (safe_parse.LARGEST + 1), "yaml").code == "too-large"
 
@@ -219,7 +219,7 @@ def test_pair_of_surrogates_is_one_character() -> None:
     assert read_json('"\\ud83d\\ude00"').value == "😀"
 
 
-def test_error_is_one_of_ours_and_survives_pickling() -> None:
+def test_parse_error_is_a_damaged_error_and_survives_pickling() -> None:
     error = refusal("[1", "json")
     assert isinstance(error, Damaged)
     again = pickle.loads(pickle.dumps(error))
@@ -290,7 +290,7 @@ def test_torn_line_has_the_same_message_with_and_without_a_line_end(end: str) ->
     assert torn.bad is not None and torn.bad.message == "invalid JSON: unterminated string"
 
 
-def test_invalid_lines_are_preserved() -> None:
+def test_invalid_json_lines_are_preserved() -> None:
     text = '{"a": 1}\n\n{"b": \n{"c": NaN}\r\n[2]\n{"torn'
     lines = read_lines(text)
     assert "".join(text[line.start : line.end] for line in lines) == text
@@ -303,7 +303,7 @@ def test_invalid_lines_are_preserved() -> None:
     ]
 
 
-def test_file_of_lines_may_be_empty() -> None:
+def test_json_lines_file_may_be_empty() -> None:
     assert Document.parse(b"", "jsonl").value == []
 
 

@@ -33,13 +33,13 @@ SLIPS: dict[str, tuple[str, dict[str, Any]]] = {
 
 
 @pytest.mark.parametrize("slip", SLIPS)
-def test_mistake_loses_nothing_around_it(slip: str) -> None:
+def test_syntax_mistake_loses_nothing_around_it(slip: str) -> None:
     text, stated = SLIPS[slip]
     found = read_damaged(text.encode())
     assert found is not None and found.rung == "whole" and found.value == stated
 
 
-def test_mistake_before_the_damage_loses_nothing_between_them() -> None:
+def test_syntax_mistake_before_the_damage_loses_nothing_between_them() -> None:
     text = TEXT.replace("C:\\\\kim", "C:\\kim").replace('"x"\n}', '"x')
     found = read_damaged(text.encode())
     assert found is not None and found.rung == "partial"
@@ -47,7 +47,7 @@ def test_mistake_before_the_damage_loses_nothing_between_them() -> None:
 
 
 @pytest.mark.parametrize("story", [name for name in STORIES if not name.startswith(("ai", "es"))])
-def test_mistake_in_a_session_file_loses_nothing(story: str) -> None:
+def test_syntax_mistake_in_a_session_file_loses_nothing(story: str) -> None:
     format = load_format(story.partition("/")[0])
     ((name, data),) = STORIES[story].items()
     assert data.rstrip().endswith(b"}")
@@ -88,7 +88,7 @@ CONFLICTS = {
 
 
 @pytest.mark.parametrize("case", CONFLICTS)
-def test_each_side_is_the_file_without_the_other(case: str) -> None:
+def test_each_side_of_a_merge_conflict_is_the_file_without_the_other_side(case: str) -> None:
     text, wanted = CONFLICTS[case]
     assert sides(text) == wanted
 

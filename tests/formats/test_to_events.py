@@ -91,11 +91,11 @@ def _by(key: str, entries: list[dict[str, Any]]) -> list[tuple[str, str]]:
 
 
 @pytest.mark.parametrize("story", STORIES)
-def test_equal_readings_give_no_moves(story: str) -> None:
+def test_equal_readings_of_a_file_give_no_events(story: str) -> None:
     assert moves(reported(story), reported(story)) == []
 
 
-def test_moves_lead_from_one_reading_to_the_other(home: Forestay) -> None:
+def test_recorded_events_lead_from_one_reading_of_a_file_to_the_next(home: Forestay) -> None:
     before = reported("craft/first")
     recorded(home, before, "craft")
     after = replace(

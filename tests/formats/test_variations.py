@@ -215,7 +215,9 @@ def checked(home: Forestay, folder: Path, story: str, changes: dict[str, Any]) -
 
 
 @pytest.mark.parametrize("row", ROWS)
-def test_only_differences_are_found(home: Forestay, tmp_path: Path, row: str) -> None:
+def test_changed_story_gives_only_the_findings_expected_for_its_changes(
+    home: Forestay, tmp_path: Path, row: str
+) -> None:
     story, changes, reading, codes = ROWS[row]
     with home:
         known = checked(home, tmp_path / "known", story, {})

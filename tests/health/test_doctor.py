@@ -95,7 +95,7 @@ def place_of(home: Home, text: str) -> int:
 # --- a good home ------------------------------------------------------------------------------
 
 
-def test_sound_home_has_no_findings_and_nothing_is_done(home: Home) -> None:
+def test_sound_home_has_no_findings_and_is_not_changed(home: Home) -> None:
     fill_home(home)
     home.save()
     home.store.close()
@@ -184,7 +184,7 @@ HARM: dict[str, tuple[Callable[[Home], None], str]] = {
 
 
 @pytest.mark.parametrize("name", HARM)
-def test_a_database_is_rebuilt_from_backups(home: Home, name: str) -> None:
+def test_unreadable_database_is_rebuilt_from_backups(home: Home, name: str) -> None:
     harm, code = HARM[name]
     fill_home(home)
     home.save()
@@ -337,7 +337,7 @@ def test_a_database_that_cannot_be_opened_is_not_reported_as_damaged(
 # --- sessions ---------------------------------------------------------------------------------
 
 
-def test_derived_data_is_computed_again(home: Home) -> None:
+def test_damaged_derived_data_is_computed_again(home: Home) -> None:
     fill_home(home)
     home.save()
     home.write("UPDATE session SET goal = 'another' WHERE id = 's-2'")
@@ -404,7 +404,7 @@ def test_changed_header_does_not_become_a_fork(home: Home) -> None:
     assert everything(home) == before
 
 
-def test_a_wrong_sum_over_sound_events_costs_nothing(home: Home) -> None:
+def test_wrong_checksum_over_sound_events_is_repaired_without_loss(home: Home) -> None:
     fill_home(home)
     home.save()
     whole = everything(home)
@@ -428,7 +428,7 @@ def test_damaged_session_without_a_good_copy_is_not_changed(home: Home) -> None:
 
 
 @pytest.mark.parametrize("harm", ["UPDATE blob SET data = x'00'", "DELETE FROM blob"])
-def test_content_is_restored_from_backups(home: Home, harm: str) -> None:
+def test_lost_content_is_restored_from_backups(home: Home, harm: str) -> None:
     fill_home(home)
     home.save()
     # It names a digest, but does not promise that the content is stored.
@@ -449,7 +449,7 @@ def test_content_is_restored_from_backups(home: Home, harm: str) -> None:
     assert later[:12] in result.left[0].what and everything(home) == whole
 
 
-def test_only_the_newest_sessions_are_verified_unless_asked(
+def test_only_the_newest_sessions_are_verified_unless_the_examination_is_deep(
     home: Home, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(doctor, "NEWEST", 2)
@@ -482,7 +482,7 @@ def test_home_of_another_user_is_reported(home: Home) -> None:
     assert problems(examine_home(home)) == ["home-owner"]
 
 
-def test_old_temporaries_are_removed(home: Home) -> None:
+def test_old_temporary_files_are_removed(home: Home) -> None:
     fill_home(home)
     home.save()
     names = [home.path / ".x.1.forestay-tmp", Path(home.folder) / ".y.2.forestay-tmp"]
@@ -613,7 +613,7 @@ def test_a_backup_that_cannot_be_read_does_not_stop_the_others(home: Home) -> No
     assert len(backup.list_generations(home.folder)) == 3
 
 
-def test_permanent_loss_does_not_retain_backups_for_ever(home: Home) -> None:
+def test_old_backups_are_removed_although_a_session_is_permanently_lost(home: Home) -> None:
     fill_home(home)
     home.save()
     home.start("s-9")
@@ -626,7 +626,7 @@ def test_permanent_loss_does_not_retain_backups_for_ever(home: Home) -> None:
     assert len(backup.list_generations(home.folder)) == 1
 
 
-def test_parts_are_restored_in_order(home: Home) -> None:
+def test_database_is_rebuilt_from_all_packs_of_a_backup_generation(home: Home) -> None:
     fill_home(home)
     home.save_new()
     for n in range(5):
@@ -639,7 +639,7 @@ def test_parts_are_restored_in_order(home: Home) -> None:
     assert fix_home(home).done and everything(home) == whole
 
 
-def test_a_forgotten_session_stays_forgotten(home: Home) -> None:
+def test_forgotten_session_stays_forgotten_when_the_database_is_rebuilt(home: Home) -> None:
     fill_home(home)
     home.save()
     home.journal.forget("s-2", actor="cli")
@@ -673,7 +673,9 @@ sys.stdin.read()
 
 
 @pytest.mark.parametrize("script", [READER, LOCKER], ids=["reader", "writer"])
-def test_nothing_is_moved_while_another_process_uses_the_database(home: Home, script: str) -> None:
+def test_damaged_database_is_not_moved_while_another_process_uses_it(
+    home: Home, script: str
+) -> None:
     fill_home(home)
     home.save()
     home.store.close()
@@ -897,7 +899,7 @@ def test_a_full_disk_makes_no_backup_and_breaks_none(mounted: Callable[..., Path
     home.store.close()
 
 
-def test_examination_works_with_the_real_clock(tmp_path: Path) -> None:
+def test_examination_with_the_real_clock_reports_no_clock_problem(tmp_path: Path) -> None:
     home = Home(tmp_path / "home")
     home.start()
     home.save()
@@ -1102,7 +1104,9 @@ APART: dict[str, list[str]] = {
 
 
 @pytest.mark.parametrize("name", APART)
-def test_events_and_catalogue_rows_are_matched_again(home: Home, name: str) -> None:
+def test_events_separated_from_their_catalogue_rows_are_matched_again(
+    home: Home, name: str
+) -> None:
     fill_home(home)
     whole = everything(home)
     run_sql(home, *APART[name])
@@ -1146,7 +1150,7 @@ def test_no_event_is_written_under_a_garbled_device_id(home: Home) -> None:
 
 
 @pytest.mark.parametrize("harm", [b"", os.urandom(1000), None], ids=["empty", "garbage", "gone"])
-def test_forgotten_chain_ends_are_reported_and_remembered_again(
+def test_damaged_or_missing_heads_file_is_reported_and_restored(
     home: Home, harm: bytes | None
 ) -> None:
     fill_home(home)
@@ -1180,7 +1184,9 @@ def test_blocked_quarantine_is_reported_with_the_command_that_helps(home: Home) 
     assert advice.fix.startswith("mv ") and not advice.fixable
 
 
-def test_unforeseen_damage_is_a_finding(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unexpected_exception_during_the_examination_is_a_finding(
+    home: Home, monkeypatch: pytest.MonkeyPatch
+) -> None:
     fill_home(home)
 
     def failing(*_: object, **__: object) -> None:
@@ -1212,7 +1218,7 @@ def test_saved_home_is_restored_completely_whatever_bytes_are_garbled(
     assert everything(home) == before
 
 
-def test_a_database_that_may_not_be_written_to_is_named(plain_user: Path) -> None:
+def test_database_or_folder_without_write_permission_is_named(plain_user: Path) -> None:
     database = plain_user / "forestay.db"
     assert doctor._not_writable(str(plain_user)) == ""
     database.touch()

@@ -98,7 +98,7 @@ def test_forgotten_events_are_gone_from_every_byte_and_the_chain_verifies(home: 
     assert home.is_sound() and home.store.search("continues", text_of=search_text)
 
 
-def test_content_that_other_sessions_use_stays(home: Home) -> None:
+def test_forgetting_an_event_leaves_content_that_other_sessions_use(home: Home) -> None:
     home.start()
     home.start("s-2")
     home.save_artifact(b"shared")
@@ -168,7 +168,7 @@ def test_a_call_under_the_key_of_a_forgotten_event_does_not_record_it_again(home
     assert again.repeated and files_with(home) == []
 
 
-def test_damaged_events_are_not_given_a_sum_by_an_erasure(home: Home) -> None:
+def test_erasing_an_event_of_a_damaged_session_is_refused(home: Home) -> None:
     fill_session(home)
     home.write("UPDATE event SET data = x'7b7d' WHERE position & 4294967295 = 7")
     from forestay.errors import Damaged
@@ -181,7 +181,7 @@ def test_damaged_events_are_not_given_a_sum_by_an_erasure(home: Home) -> None:
 # -- copies --------------------------------------------------------------------------------------
 
 
-def test_old_copies_restore_nothing_forgotten(home: Home) -> None:
+def test_importing_old_copies_restores_nothing_forgotten(home: Home) -> None:
     fill_session(home)
     export, saved = home.export(), home.save().path
     old = home.events()
@@ -259,7 +259,9 @@ def test_tombstone_of_another_person_is_stored_and_erases_nothing(home: Home, ot
     assert len(other.events()) == 8 and other.events()[1].data is not None
 
 
-def test_copy_under_another_hash_is_forgotten_too(home: Home, other: Home) -> None:
+def test_copy_of_a_forgotten_event_under_another_hash_is_forgotten_too(
+    home: Home, other: Home
+) -> None:
     home.start()
     other.absorb(home.export())
     for one in (home, other):
@@ -288,7 +290,7 @@ def test_a_session_that_another_device_forgot_is_erased_here(home: Home, other: 
     assert {s.hash for s in home.events()} == {s.hash for s in other.events()}
 
 
-def test_session_that_a_stranger_forgot_is_not_erased(home: Home, other: Home) -> None:
+def test_session_that_another_person_forgot_is_not_erased(home: Home, other: Home) -> None:
     fill_session(home)
     other.absorb(home.export())
     home.journal.forget("s-1", actor="user")

@@ -57,7 +57,9 @@ def names(home: Home) -> list[str]:
 # --- export and import ------------------------------------------------------------------------
 
 
-def test_an_exported_session_is_the_same_elsewhere(home: Home, other: Home) -> None:
+def test_an_exported_session_is_identical_in_the_home_that_imports_it(
+    home: Home, other: Home
+) -> None:
     home.start()
     home.note("one")
     digest = home.save_artifact(b"some content")
@@ -70,7 +72,7 @@ def test_an_exported_session_is_the_same_elsewhere(home: Home, other: Home) -> N
     assert listed == [("s-1", "the goal of s-1", "active")]
 
 
-def test_importing_twice_is_importing_once(home: Home, other: Home) -> None:
+def test_importing_a_session_twice_equals_importing_it_once(home: Home, other: Home) -> None:
     home.start()
     home.save_artifact(b"content")
     data = home.export()
@@ -98,7 +100,9 @@ def test_work_on_both_sides_is_merged(home: Home, other: Home) -> None:
     assert len(home.events()) == 3 and home.is_sound() and other.is_sound()
 
 
-def test_content_is_known_to_every_session_that_names_it(home: Home, other: Home) -> None:
+def test_shared_content_stays_until_every_session_that_uses_it_is_forgotten(
+    home: Home, other: Home
+) -> None:
     for session in ("s-1", "s-2"):
         home.start(session)
         digest = home.save_artifact(b"the same content", session)
@@ -109,7 +113,7 @@ def test_content_is_known_to_every_session_that_names_it(home: Home, other: Home
     assert other.store.blob(digest) is None
 
 
-def test_content_that_got_lost_comes_back(home: Home) -> None:
+def test_lost_content_is_restored_by_importing_a_pack(home: Home) -> None:
     home.start()
     digest = home.save_artifact(b"content")
     data = home.export()
@@ -149,7 +153,7 @@ def test_much_content_is_merged_a_part_at_a_time(
     assert all(other.store.blob(digest) for digest in kept) and other.is_sound()
 
 
-def test_a_forgotten_session_does_not_come_back(home: Home, other: Home) -> None:
+def test_a_forgotten_session_is_not_restored_by_an_import(home: Home, other: Home) -> None:
     for session in ("s-1", "s-2"):
         home.start(session)
         home.note("secret plans", session)
@@ -165,7 +169,7 @@ def test_a_forgotten_session_does_not_come_back(home: Home, other: Home) -> None
     assert all(sealed.data is None for sealed in other.events("s-1"))
 
 
-def test_session_forgotten_elsewhere_stays_here(home: Home, other: Home) -> None:
+def test_session_forgotten_in_another_home_stays_in_this_one(home: Home, other: Home) -> None:
     home.start()
     home.note("still needed there")
     other.absorb(home.export())
@@ -175,7 +179,9 @@ def test_session_forgotten_elsewhere_stays_here(home: Home, other: Home) -> None
     assert other.is_sound() and len(other.events()) == 2
 
 
-def test_a_session_whose_id_differs_in_case_only_is_left_alone(home: Home, other: Home) -> None:
+def test_import_of_an_id_that_differs_only_in_case_does_not_change_the_existing_session(
+    home: Home, other: Home
+) -> None:
     home.start("Fix-Login")
     other.start("fix-login")
     (taken,) = other.absorb(home.export("Fix-Login")).sessions
@@ -183,7 +189,9 @@ def test_a_session_whose_id_differs_in_case_only_is_left_alone(home: Home, other
     assert len(other.events("fix-login")) == 1
 
 
-def test_a_bad_pack_changes_nothing(home: Home, other: Home, tmp_path: Path) -> None:
+def test_import_of_a_damaged_pack_is_refused_and_changes_nothing(
+    home: Home, other: Home, tmp_path: Path
+) -> None:
     for session in ("s-1", "s-2"):
         home.start(session)
     path = home.save().path
@@ -200,12 +208,14 @@ def test_a_bad_pack_changes_nothing(home: Home, other: Home, tmp_path: Path) -> 
     assert other.store.catalogue() == [] and not (other.path / "forestay.db").exists()
 
 
-def test_missing_pack_is_reported(home: Home) -> None:
+def test_import_of_a_missing_pack_is_reported(home: Home) -> None:
     with pytest.raises(InvalidInput, match="cannot read"):
         home.absorb(str(home.path / "none.fspack"))
 
 
-def test_events_without_their_past_are_refused_with_all_the_rest(home: Home, other: Home) -> None:
+def test_a_pack_with_events_whose_predecessors_are_missing_is_refused_as_a_whole(
+    home: Home, other: Home
+) -> None:
     home.start()
     home.start("s-0")
     home.note("one")
@@ -228,7 +238,7 @@ def test_events_without_their_past_are_refused_with_all_the_rest(home: Home, oth
     assert other.events() == chain
 
 
-def test_a_forged_clock_is_refused(home: Home, other: Home) -> None:
+def test_import_of_an_event_with_a_forged_clock_is_refused(home: Home, other: Home) -> None:
     home.start()
     header = ev.parse_header(home.events()[0].header)
     data = b'{"text":"forged"}'
@@ -337,7 +347,7 @@ def test_an_export_is_written_durably_and_overwrites_nothing(home: Home, tmp_pat
     assert sorted(os.listdir(tmp_path)) == ["here", "one.fspack"]
 
 
-def test_a_write_that_fails_leaves_nothing_behind(home: Home, tmp_path: Path) -> None:
+def test_a_pack_that_cannot_be_written_leaves_no_file(home: Home, tmp_path: Path) -> None:
     def broken() -> Iterator[bytes]:
         yield b"half"
         raise OSError(28, "No space left on device")
@@ -412,7 +422,7 @@ def looked_after(home: Home) -> int:
     return os.stat(os.path.join(home.folder, "state.json")).st_mtime_ns // 1_000_000
 
 
-def test_one_stat_shows_when_backups_last_ran(home: Home) -> None:
+def test_a_file_time_shows_when_backups_last_ran(home: Home) -> None:
     home.start()
     home.save_new()
     assert looked_after(home) == home.clock.now()
@@ -434,7 +444,7 @@ def test_backups_sort_correctly_after_a_clock_jump(home: Home, jump: int) -> Non
     assert names(home) == ["000001-000", "000002-000"]
 
 
-def test_a_generation_ends_after_so_many_parts_or_a_week(home: Home) -> None:
+def test_a_backup_generation_ends_after_25_packs_or_a_week(home: Home) -> None:
     home.start()
     home.save_new()
     for n in range(25):
@@ -449,7 +459,7 @@ def test_a_generation_ends_after_so_many_parts_or_a_week(home: Home) -> None:
     assert [len(packs) for packs in backup.list_generations(home.folder)] == [1, 1]
 
 
-def test_only_so_many_generations_stay(home: Home) -> None:
+def test_only_the_requested_number_of_backup_generations_stays(home: Home) -> None:
     home.start()
     for n in range(4):
         home.save(keep=2)
@@ -514,7 +524,7 @@ def test_a_backup_that_fails_is_not_tried_at_every_command(
     ],
     ids=repr,
 )
-def test_a_garbled_memory_costs_a_full_backup_and_nothing_else(home: Home, state: bytes) -> None:
+def test_a_garbled_backup_state_file_only_causes_a_full_backup(home: Home, state: bytes) -> None:
     home.start()
     home.save_new()
     Path(home.folder, "state.json").write_bytes(state)
@@ -535,7 +545,7 @@ def test_a_generation_that_lost_a_pack_is_not_continued(home: Home) -> None:
     assert saved is not None and saved.full and saved.events == 3
 
 
-def test_a_pack_that_was_written_but_not_remembered_is_not_overwritten(home: Home) -> None:
+def test_a_pack_missing_from_the_backup_state_is_not_overwritten(home: Home) -> None:
     home.start()
     home.save_new()
     state = Path(home.folder, "state.json").read_bytes()
@@ -579,7 +589,7 @@ def test_backup_by_another_process_is_not_repeated(
     assert names(home) == ["000001-000", "000001-001"]
 
 
-def test_a_session_that_was_set_back_is_saved_from_its_start(home: Home) -> None:
+def test_a_session_restored_to_an_older_state_is_saved_from_its_start(home: Home) -> None:
     home.start()
     home.write("CREATE TABLE earlier AS SELECT * FROM session")
     home.note("one")
@@ -713,7 +723,7 @@ def test_events_added_during_a_backup_are_saved_by_the_next_one(
 # --- forgetting -------------------------------------------------------------------------------
 
 
-def test_forgetting_reaches_every_backup(home: Home, other: Home) -> None:
+def test_forgetting_a_session_erases_it_from_every_backup(home: Home, other: Home) -> None:
     for session in ("s-1", "s-2"):
         home.start(session)
         home.do(session, ev.NoteAdded(text=f"plans of {session}"))
@@ -762,7 +772,9 @@ def test_forgetting_reports_packs_it_could_not_read(home: Home) -> None:
     assert backup.purge(str(home.path / "none"), "s-1") == backup.PurgeResult([], [])
 
 
-def test_a_purged_backup_is_continued(home: Home, other: Home) -> None:
+def test_a_backup_generation_is_continued_after_a_session_was_purged_from_it(
+    home: Home, other: Home
+) -> None:
     home.start()
     home.start("s-2")
     home.save_new()

@@ -134,7 +134,7 @@ def test_moves_are_recorded_all_or_none(home: Home) -> None:
     assert home.journal.verify("s1").ok
 
 
-def test_bad_input_is_refused_before_anything_is_made(home: Home) -> None:
+def test_bad_input_is_refused_before_any_file_is_created(home: Home) -> None:
     for goal in ("", "x" * 10_000_000, "a\0b", "\udc80", "\x1b[31m"):
         with pytest.raises(InvalidInput):
             home.record(ev.SessionStarted(goal=goal), create=True)
@@ -143,7 +143,7 @@ def test_bad_input_is_refused_before_anything_is_made(home: Home) -> None:
         home.note("where")
 
 
-def test_a_write_that_fails_late_is_not_half_remembered(
+def test_the_state_of_a_failed_append_is_not_used_as_the_stored_state(
     home: Home, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The state of a failed append must not be taken for the one that is stored."""
@@ -235,7 +235,7 @@ def test_a_state_in_memory_is_not_used_for_another_journal_of_the_same_length(
     assert home.codes("s2") == ["lost"]
 
 
-def test_a_session_may_be_named_in_any_case(home: Home) -> None:
+def test_a_session_id_may_be_given_in_upper_or_lower_case(home: Home) -> None:
     home.started("Fix-Login")
     home.note("one", session="FIX-LOGIN")
     home.note("two", session="fix-login", key="k")
@@ -269,7 +269,7 @@ def test_secrets_never_reach_the_disk(home: Home) -> None:
     assert home.journal.verify("s1").ok
 
 
-def test_unusable_stored_state_is_folded_again(home: Home) -> None:
+def test_unusable_stored_state_is_replaced_by_folding_the_events_again(home: Home) -> None:
     home.started()
     home.record(ev.StepAdded(step="t1", title="a task"))
     for harm in (
@@ -333,7 +333,9 @@ def test_state_of_another_version_is_folded_again_and_is_no_damage(home: Home) -
 # --- keys ---------------------------------------------------------------------------------------
 
 
-def test_a_key_used_again_records_nothing_and_returns_the_first(make: Callable[..., Home]) -> None:
+def test_a_repeated_key_records_nothing_and_returns_the_first_event(
+    make: Callable[..., Home],
+) -> None:
     home = make().started()
     first = home.note("once", key="k1")
     for retrying in (home, make()):
@@ -352,7 +354,7 @@ def test_a_start_may_be_repeated_by_its_key(make: Callable[..., Home]) -> None:
     assert make().record(START, key="start", create=True) == first
 
 
-def test_a_key_stands_for_one_thing(home: Home) -> None:
+def test_a_key_used_again_for_another_kind_of_event_is_refused(home: Home) -> None:
     home.started()
     home.note("a note", key="k1")
     with pytest.raises(Refused, match=r"note\.added"):
@@ -435,7 +437,7 @@ def test_event_with_a_known_id_is_not_a_continuation(
     assert [event.id for event in home.events()][1:] == [own, "new"]
 
 
-def test_event_with_a_missing_past_refuses_the_whole_merge(
+def test_a_merge_with_an_event_whose_predecessor_is_missing_is_refused_as_a_whole(
     two: tuple[Home, Home],
 ) -> None:
     a, b = two
@@ -448,7 +450,7 @@ def test_event_with_a_missing_past_refuses_the_whole_merge(
 
 
 @pytest.mark.parametrize("part", ["header", "salt", "data"])
-def test_a_forged_event_is_refused(two: tuple[Home, Home], part: str) -> None:
+def test_merging_an_event_with_changed_bytes_is_refused(two: tuple[Home, Home], part: str) -> None:
     a, b = two
     a.note("an honest remark")
     last = a.sealed()[-1]
@@ -459,14 +461,16 @@ def test_a_forged_event_is_refused(two: tuple[Home, Home], part: str) -> None:
     assert len(b.events()) == 1
 
 
-def test_events_of_another_session_are_refused(two: tuple[Home, Home]) -> None:
+def test_merging_events_of_another_session_is_refused(two: tuple[Home, Home]) -> None:
     a, b = two
     with pytest.raises(Damaged, match="belongs to session s1"):
         b.journal.absorb("s2", a.sealed())
     assert [row["id"] for row in b.store.catalogue()] == ["s1"]
 
 
-def test_key_of_a_merged_event_cannot_be_used_again(two: tuple[Home, Home]) -> None:
+def test_key_of_a_merged_event_returns_that_event_instead_of_recording_again(
+    two: tuple[Home, Home],
+) -> None:
     a, b = two
     first = a.note("once", key="k1")
     b.journal.absorb("s1", a.sealed())

@@ -84,7 +84,7 @@ def target(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     return f"{request.getfixturevalue('pg_url')}&schema=moved_{tmp_path.name[-24:].lower()}"
 
 
-def test_everything_moves_there_and_back(home: Forestay, target: str) -> None:
+def test_all_sessions_move_to_another_store_and_back(home: Forestay, target: str) -> None:
     before = history(home)
     done = home.backups.move(target)
     assert (done.state, done.sessions, done.events, done.copied) == ("moved", 3, 8, 8)
@@ -123,7 +123,7 @@ def test_moved_store_names_its_new_place_and_can_be_unsealed(
     home.close()
 
 
-def test_dry_run_changes_nothing(home: Forestay, tmp_path: Path) -> None:
+def test_dry_run_of_a_move_changes_nothing(home: Forestay, tmp_path: Path) -> None:
     done = home.backups.move(elsewhere(tmp_path), dry_run=True)
     assert (done.state, done.sessions, done.events) == ("would move", 3, 8)
     assert not (tmp_path / "elsewhere").exists()

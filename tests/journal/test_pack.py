@@ -132,7 +132,7 @@ def _hash(sealed: Sealed) -> str:
     return sealed.hash
 
 
-def test_fork_becomes_its_own_range() -> None:
+def test_a_forked_chain_is_packed_as_a_separate_range() -> None:
     first, second = (item for item in sample()[:2] if isinstance(item, Range))
     assert (first.first, first.last, first.before) == (1, 5, "")
     assert (second.first, second.last, second.before) == (4, 5, first.events[2].hash)
@@ -148,7 +148,7 @@ def test_a_number_that_does_not_follow_begins_a_new_range() -> None:
     ]
 
 
-def test_the_manifest_is_read_without_the_rest() -> None:
+def test_the_manifest_can_be_read_from_the_beginning_of_a_pack() -> None:
     data = written(sample(), what="backup")
     manifest = pack.read_manifest([data[:300]])
     assert (manifest.what, manifest.created) == ("backup", 1_700_000_000_000)
@@ -308,14 +308,14 @@ def refused(data: bytes, **how: Any) -> ForestayError:
     return caught.value
 
 
-def test_every_flipped_bit_is_noticed() -> None:
+def test_every_flipped_bit_in_a_pack_is_noticed() -> None:
     data = GOLDEN.read_bytes()
     for at in range(len(data)):
         for bit in range(8):
             refused(data[:at] + bytes([data[at] ^ 1 << bit]) + data[at + 1 :])
 
 
-def test_every_truncation_is_noticed() -> None:
+def test_every_truncation_of_a_pack_is_noticed() -> None:
     data = GOLDEN.read_bytes()
     for end in range(len(data)):
         refused(data[:end])
@@ -354,7 +354,7 @@ def test_file_that_is_not_a_pack_is_reported() -> None:
 
 
 @pytest.mark.parametrize("first", [b"FORESTAY PACK 2\n", b"FORESTAY PACK 10\n"])
-def test_newer_format_is_reported(first: bytes) -> None:
+def test_a_pack_of_a_newer_format_is_reported(first: bytes) -> None:
     assert isinstance(refused(first + GOLDEN.read_bytes()[16:]), Outdated)
 
 
@@ -398,7 +398,7 @@ KEPT = history(bodies=[ARTIFACT])
 WITH_BLOB = place(KEPT) + b"".join(map(packed, KEPT))
 
 
-def test_forging_helper_can_write_valid_packs() -> None:
+def test_helper_that_forges_packs_can_also_write_valid_ones() -> None:
     assert read(with_manifest(place(ONE) + packed(ONE[0]))) == pack.ranges("s-1", ONE)
     assert len(read(with_manifest(WITH_BLOB + blob(CONTENT), [["s-1", 2]]))) == 2
     later = with_manifest(place(ONE, new=1) + packed(ONE[0]), [["s-1", 1]], recipients=["x"])
@@ -640,7 +640,7 @@ def test_a_pack_that_declares_too_much_is_refused_at_once() -> None:
     refused(written(sample()), limits=Limits(total=100))
 
 
-def test_more_than_was_declared_is_never_inflated() -> None:
+def test_a_pack_is_never_inflated_beyond_its_declared_size() -> None:
     data = bomb(record(b"M", b'{"created":0,"tool":"","what":"","sessions":[],"size":0}'), 64 << 20)
     peak = memory_of_refusing(data)
     assert len(data) > 60_000 and peak < 8_000_000

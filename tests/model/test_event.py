@@ -60,7 +60,7 @@ def test_pinned_bytes_are_read_as_the_original_bodies() -> None:
         assert (event.kind, event.hash) == (ev.KIND_OF[type(body)], line["hash"])
 
 
-def test_the_pinned_chain_is_linked_and_its_last_event_binds() -> None:
+def test_the_pinned_chain_is_linked_and_its_last_event_requires_a_newer_version() -> None:
     held: dict[str, Header] = {}
     for line in LINES[-3:]:
         event = ev.read(sealed_of(line))
@@ -255,13 +255,13 @@ UNWRITABLE: dict[str, tuple[object, str]] = {
 
 
 @pytest.mark.parametrize("name", UNWRITABLE)
-def test_values_without_json_are_refused(name: str) -> None:
+def test_values_that_json_cannot_represent_are_refused(name: str) -> None:
     value, reason = UNWRITABLE[name]
     with pytest.raises(InvalidInput, match=reason):
         ev.encode_body(ev.CheckpointPassed(step="p", evidence={"x": value}))
 
 
-def test_an_endless_value_is_refused() -> None:
+def test_a_value_that_contains_itself_is_refused() -> None:
     evidence: dict[str, object] = {}
     evidence["self"] = evidence
     with pytest.raises(InvalidInput, match="cannot be written as JSON"):
@@ -275,7 +275,7 @@ def test_kinds_and_types_are_one_to_one() -> None:
     assert {ev.KIND_OF[body]: body for body in ev.KINDS.values()} == ev.KINDS
 
 
-def test_digest_fields_exist() -> None:
+def test_every_digest_field_name_is_a_field_of_some_event() -> None:
     fields = {name for body in ev.KINDS.values() for name in body.__struct_fields__}
     assert fields >= ev.DIGESTS
 

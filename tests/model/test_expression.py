@@ -64,7 +64,7 @@ VALUES: dict[str, Any] = {
         (" ok\n  and ok ", True),
     ],
 )
-def test_a_rule_has_its_obvious_value(text: str, value: bool | None) -> None:
+def test_a_rule_is_true_false_or_refused_as_expected(text: str, value: bool | None) -> None:
     if value is None:
         with pytest.raises(BadExpression):
             parse_rule(text)

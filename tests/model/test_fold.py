@@ -143,7 +143,7 @@ def test_an_ending_records_the_checkout(kind: type[ev.Ending]) -> None:
         (None, "main", "a"),
     ],
 )
-def test_a_checkout_attribute_counts_if_it_is_valid(
+def test_a_valid_checkout_attribute_sets_branch_and_commit(
     value: str | int | None, branch: str, commit: str
 ) -> None:
     begun = ev.SessionStarted(goal="fly", git_branch="main", git_commit="a")
@@ -243,7 +243,7 @@ STEP_MOVES: list[tuple[Body, str]] = [
 
 
 @pytest.mark.parametrize("body, status", STEP_MOVES, ids=lambda x: getattr(x, "__name__", ""))
-def test_a_step_that_was_not_added_gets_a_row_and_its_status(body: Body, status: str) -> None:
+def test_an_event_about_a_step_that_was_not_added_creates_the_step(body: Body, status: str) -> None:
     state = folded(body)
     step = state.step("t")
     assert step and step.status == status
@@ -395,7 +395,9 @@ PROGRESS: list[tuple[object, float | None]] = [
 
 
 @pytest.mark.parametrize("value, fraction", PROGRESS)
-def test_a_given_progress_is_a_fraction_or_nothing(value: object, fraction: float | None) -> None:
+def test_a_progress_attribute_is_read_as_a_fraction_or_ignored(
+    value: object, fraction: float | None
+) -> None:
     body = ev.AttributeSet(key="progress", value=value)  # type: ignore[arg-type]
     assert folded(body).core.progress == fraction
 
@@ -455,7 +457,7 @@ def test_an_unknown_kind_that_must_be_known_names_the_version_it_needs() -> None
     assert raw("session.cloned", must="2.1").core.needs == "2.1"
 
 
-def test_a_known_kind_that_must_be_known_asks_for_nothing() -> None:
+def test_a_known_kind_marked_as_required_needs_no_newer_version() -> None:
     journal = Journal()
     journal.record(ev.NoteAdded(text="x"), must="9")
     assert fold(journal.events).core.needs == ""
@@ -487,13 +489,13 @@ def test_a_retracted_event_has_no_effect_and_is_counted() -> None:
     assert (state.count("step"), state.core.events, state.core.retracted) == (1, 4, 1)
 
 
-def test_a_retraction_never_follows() -> None:
+def test_a_retraction_is_never_folded_incrementally() -> None:
     journal = Journal(ev.NoteAdded(text="x"))
     body = ev.EventRetracted(event="e1")
     assert not follows(journal.state, journal.make(body))
 
 
-def test_an_event_that_missed_a_head_does_not_follow() -> None:
+def test_an_event_that_has_not_seen_every_head_is_not_folded_incrementally() -> None:
     world = World(Random(0))
     a = world.machines[0]
     start = world.write(a, ev.SessionStarted(goal="g"))
@@ -505,7 +507,7 @@ def test_an_event_that_missed_a_head_does_not_follow() -> None:
     assert follows(fold([start]), late)
 
 
-def test_an_event_with_a_forged_clock_does_not_follow() -> None:
+def test_an_event_with_a_forged_clock_is_not_folded_incrementally() -> None:
     journal = Journal(ev.NoteAdded(text="x"))
     event = journal.make(ev.NoteAdded(text="y"))
     assert follows(journal.state, event)
@@ -611,19 +613,19 @@ def test_a_forgotten_session_is_not_held_active_by_a_dispute() -> None:
 
 
 @pytest.mark.parametrize("law", laws.FOLD_LAWS, ids=lambda law: law.__name__)
-def test_in_any_history(law: Callable[[laws.Case], None]) -> None:
+def test_fold_law_holds_in_random_histories(law: Callable[[laws.Case], None]) -> None:
     for seed in range(300):
         law(laws.case(seed))
 
 
 @pytest.mark.parametrize("law", laws.SLOW_LAWS, ids=lambda law: law.__name__)
-def test_in_fewer_histories(law: Callable[[laws.Case], None]) -> None:
+def test_slow_fold_law_holds_in_random_histories(law: Callable[[laws.Case], None]) -> None:
     for seed in range(200):
         law(laws.case(seed))
 
 
 @pytest.mark.parametrize("law", laws.LIE_LAWS, ids=lambda law: law.__name__)
-def test_among_lies(law: Callable[[laws.Case], None]) -> None:
+def test_fold_law_holds_in_histories_with_forged_events(law: Callable[[laws.Case], None]) -> None:
     for seed in range(300):
         law(laws.case_with_lies(seed))
 
@@ -636,7 +638,9 @@ def test_twenty_thousand_histories_satisfy_every_law(block: int) -> None:
 
 
 @given(st.randoms(use_true_random=False), st.integers(0, 15))
-def test_in_any_history_hypothesis_can_think_of(random: Random, steps: int) -> None:
+def test_every_fold_law_holds_in_histories_generated_by_hypothesis(
+    random: Random, steps: int
+) -> None:
     case = laws.Case(random, simulate(random, steps))
     for law in (*laws.SLOW_LAWS, *laws.FOLD_LAWS):
         law(case)
@@ -650,7 +654,7 @@ def test_fold_never_raises_whatever_it_is_given(random: Random, steps: int, forg
     assert image(fold(kept)) == image(fold(kept[::-1]))
 
 
-def test_on_one_device_every_event_but_a_retraction_follows() -> None:
+def test_incremental_state_of_one_device_equals_the_fold_of_all_its_events() -> None:
     for seed in range(100):
         random = Random(seed)
         journal = Journal(*(random_body(random) for _ in range(30)))

@@ -75,7 +75,7 @@ def test_a_value_must_have_the_type_of_its_field(kind: str) -> None:
             assert check(gate(Field("x")), {"x": value}).checkpoint_passed
 
 
-def test_true_is_no_number_and_one_is_not_true() -> None:
+def test_true_is_not_accepted_as_a_number_nor_one_as_true() -> None:
     assert not check(gate(Field("x", "number", min=0)), {"x": True}).checkpoint_passed
     assert not check(gate(Field("x", equals=True)), {"x": 1}).checkpoint_passed
     assert not check(gate(Field("x", equals=1)), {"x": True}).checkpoint_passed
@@ -174,7 +174,7 @@ def test_an_optional_field_that_was_left_out_is_null_in_rules() -> None:
     assert not check(asked, {"x": 0}).checkpoint_passed
 
 
-def test_one_mistake_is_reported_once() -> None:
+def test_a_wrong_field_is_not_reported_again_by_the_rules_that_read_it() -> None:
     asked = gate(Field("a", "integer"), Field("b", "integer"), rules=[Rule("a < b")])
     assert check(asked, {"a": "x"}).errors == [
         "a must be a whole number, it is text",
@@ -334,7 +334,7 @@ _rules = st.sampled_from(["a > 1", "len(b) == c", "a and b", "c.d == 1", "a in b
     st.dictionaries(st.sampled_from("abc"), st.booleans()),
     st.frozensets(st.sampled_from("abc")),
 )
-def test_every_gate_answers_to_every_evidence_or_refuses_it(
+def test_any_gate_judges_or_refuses_any_evidence(
     asked: Gate, evidence: dict[str, Any], observed: dict[str, bool], stale: frozenset[str]
 ) -> None:
     try:
@@ -362,7 +362,7 @@ def test_a_text_is_not_repeated_in_the_next_step() -> None:
     assert submit_command(asked, {"note": "hush", "ok": True}, 1).endswith("--evidence ok=true")
 
 
-def test_all_patterns_of_a_gate_share_one_effort(
+def test_all_patterns_of_a_gate_share_one_limit_of_matching_steps(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("forestay.model.gates.gate.Effort", lambda: Effort(20_000))

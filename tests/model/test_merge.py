@@ -67,7 +67,7 @@ def test_a_first_event_has_number_one_and_nothing_before_it() -> None:
     assert continue_chain(Core(), "d") == (1, "", 1, {})
 
 
-def test_seen_names_other_heads_only_when_they_changed(two: Two) -> None:
+def test_the_seen_field_names_heads_of_other_devices_only_when_they_changed(two: Two) -> None:
     first = two.write(two.b, ev.NoteAdded(text="one"))
     second = two.write(two.b, ev.NoteAdded(text="two"))
     moved = two.write(two.a, ev.NoteAdded(text="three"))
@@ -78,7 +78,7 @@ def test_seen_names_other_heads_only_when_they_changed(two: Two) -> None:
     assert third.head.seen == {two.a.device: [2, moved.hash]}
 
 
-def test_a_clock_is_one_more_than_all_it_follows(two: Two) -> None:
+def test_the_clock_of_an_event_is_one_more_than_that_of_all_events_it_follows(two: Two) -> None:
     for _ in range(5):
         two.write(two.a, ev.NoteAdded(text="ahead"))
     two.sync()
@@ -239,7 +239,7 @@ def test_merge_order_is_clock_then_device_then_number_then_hash() -> None:
         assert in_order(Random(seed).sample(wanted, len(wanted))) == wanted
 
 
-def test_of_two_copies_the_erased_one_counts(two: Two) -> None:
+def test_of_two_copies_of_an_event_the_erased_one_is_used(two: Two) -> None:
     event = two.write(two.a, ev.NoteAdded(text="a secret"))
     for both in ([event, erased(event)], [erased(event), event]):
         assert [e.body for e in in_order(both)] == [ev.Erased()]
@@ -257,7 +257,7 @@ def test_events_of_a_copied_home_are_concurrent_though_one_device_wrote_them(two
             assert not past.covers(other.hash, one.hash)
 
 
-def test_an_unknown_event_is_in_no_past(two: Two) -> None:
+def test_an_event_with_an_unknown_hash_is_in_the_past_of_no_event(two: Two) -> None:
     past = Past(in_order(two.world.events))
     known = two.world.events[0].hash
     assert not past.covers(known, "f" * 64)
@@ -298,7 +298,7 @@ def test_an_event_cannot_retract_itself_or_nothing(two: Two) -> None:
 
 
 @pytest.mark.parametrize("kind", sorted(KEPT))
-def test_some_kinds_cannot_be_retracted(kind: str, two: Two) -> None:
+def test_starting_adopting_and_forgetting_cannot_be_retracted(kind: str, two: Two) -> None:
     bodies: dict[str, Body] = {
         "session.started": ev.SessionStarted(goal="again"),
         "session.adopted": ev.SessionAdopted(goal="found", origin="file:praxis"),
@@ -394,7 +394,7 @@ def test_same_events_one_after_the_other_are_no_dispute(name: str, two: Two) -> 
 
 @pytest.mark.parametrize("name", [name for name in CONTRADICTIONS if "adopted" not in name])
 @pytest.mark.parametrize("withdrawn", [0, 1])
-def test_a_retracted_side_is_no_side(name: str, withdrawn: int, two: Two) -> None:
+def test_retracting_one_side_ends_the_dispute(name: str, withdrawn: int, two: Two) -> None:
     one, other, _ = CONTRADICTIONS[name]
     sides = [two.write(two.a, one), two.write(two.b, other)]
     two.sync()
@@ -421,7 +421,7 @@ AGREEMENTS: dict[str, tuple[Body, Body]] = {
 
 
 @pytest.mark.parametrize("name", AGREEMENTS)
-def test_compatible_statements_are_no_dispute(name: str, two: Two) -> None:
+def test_compatible_concurrent_statements_are_no_dispute(name: str, two: Two) -> None:
     for machine, body in zip((two.a, two.b), AGREEMENTS[name], strict=True):
         two.write(machine, body)
     assert fold(two.world.events).count("dispute") == 0
@@ -487,7 +487,7 @@ def test_work_that_has_seen_an_outcome_begins_again(again: Body, two: Two) -> No
     assert unit_of(two.world.events, again).status == "running"
 
 
-def test_a_reverted_outcome_protects_nothing(two: Two) -> None:
+def test_an_outcome_reverted_by_a_restart_does_not_block_concurrent_work(two: Two) -> None:
     two.write(two.a, DONE)
     two.write(two.a, STARTED)
     for _ in range(4):
@@ -512,7 +512,7 @@ def test_review_of_a_step_leaves_its_outcomes_in_dispute(two: Two) -> None:
     assert two.is_disputed("step:t")
 
 
-def test_only_the_last_digests_of_a_file_count(two: Two) -> None:
+def test_only_the_last_digests_of_a_file_are_compared_for_a_dispute(two: Two) -> None:
     for machine, digests in ((two.a, "135"), (two.b, "2465")):
         for digest in digests:
             two.write(machine, changed(digest))
@@ -580,7 +580,7 @@ def test_retracting_the_ending_settles_the_dispute_even_if_the_work_was_not_seen
     assert fold(two.world.events).core.status == "active"
 
 
-def test_only_the_last_work_of_a_branch_is_named(two: Two) -> None:
+def test_a_dispute_names_only_the_last_work_of_a_branch(two: Two) -> None:
     two.write(two.a, ev.SessionCompleted())
     for i in range(50):
         last = two.write(two.b, ev.StepCompleted(step=f"t{i}"))
@@ -621,7 +621,7 @@ def test_a_second_use_of_an_id_for_something_else_is_ignored(two: Two) -> None:
     assert two.is_disputed("step:t")
 
 
-def test_erased_and_unknown_events_state_nothing(two: Two) -> None:
+def test_erased_and_unknown_events_cause_no_dispute(two: Two) -> None:
     two.write(two.a, DONE)
     unreadable = two.world.write_raw(two.b, "step.failed", b'{"step":7}')
     other = two.write(two.a, RED)
@@ -635,7 +635,7 @@ def test_erased_and_unknown_events_state_nothing(two: Two) -> None:
 
 
 @pytest.mark.parametrize("law", laws.MERGE_LAWS, ids=lambda law: law.__name__)
-def test_in_any_history(law: Callable[[laws.Case], None]) -> None:
+def test_merge_law_holds_in_random_histories(law: Callable[[laws.Case], None]) -> None:
     for seed in range(300):
         law(laws.case(seed))
 
@@ -655,7 +655,9 @@ def test_an_event_has_seen_everything_its_writer_holds() -> None:
 
 
 @given(st.randoms(use_true_random=False), st.integers(0, 15))
-def test_in_any_history_hypothesis_can_think_of(random: Random, steps: int) -> None:
+def test_every_merge_law_holds_in_histories_generated_by_hypothesis(
+    random: Random, steps: int
+) -> None:
     case = laws.Case(random, simulate(random, steps))
     for law in laws.MERGE_LAWS:
         law(case)
@@ -685,5 +687,5 @@ def _undoes_an_undo(case: laws.Case) -> bool:
     return any(e.id in undone for e in case.events if e.kind == "event.retracted")
 
 
-def test_one_seed_is_one_history() -> None:
+def test_equal_seeds_generate_equal_histories() -> None:
     assert laws.case(7).events == laws.case(7).events

@@ -53,7 +53,7 @@ def live(random: Random, steps: int) -> World:
 
 
 @given(st.integers(0, 10**6))
-def test_the_order_of_arrival_changes_nothing(seed: int) -> None:
+def test_the_order_in_which_events_arrive_does_not_change_the_folded_phases(seed: int) -> None:
     random = Random(seed)
     events = live(random, 40).events
     whole = image(fold(events))

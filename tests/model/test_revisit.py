@@ -59,19 +59,19 @@ def test_a_change_is_classified_with_its_reason(name: str) -> None:
 
 
 @pytest.mark.req("S3-136", "S3-143")
-def test_minor_marks_done_steps_and_archives_nothing() -> None:
+def test_a_minor_change_marks_done_steps_and_archives_nothing() -> None:
     found = assessed(TEXT, TEXT, impact="minor")
     assert (found.review, found.reset, found.archive) == (["t2"], [], [])
 
 
 @pytest.mark.req("S3-138", "S3-144")
-def test_moderate_archives_and_marks_affected_steps() -> None:
+def test_a_moderate_change_archives_and_marks_affected_steps() -> None:
     found = assessed(TEXT, TEXT, impact="moderate")
     assert (found.review, found.reset, found.archive) == (["t2"], [], ["b.md", "c.md"])
 
 
 @pytest.mark.req("S3-140", "S3-145")
-def test_major_archives_everything_and_begins_again() -> None:
+def test_a_major_change_archives_everything_and_begins_again() -> None:
     found = assessed(TEXT, TEXT, impact="major")
     assert (found.review, found.reset) == ([], ["t2", "t3"])
     assert found.archive == ["b.md", "c.md"]
@@ -118,7 +118,7 @@ def test_long_texts_are_compared_in_bounded_time() -> None:
 
 
 @given(st.text(max_size=200), st.text(max_size=200), st.sampled_from(["", *IMPACTS]))
-def test_any_change_has_an_assessment(old: str, new: str, impact: str) -> None:
+def test_any_change_is_assessed_with_an_impact_and_reasons(old: str, new: str, impact: str) -> None:
     found = assessed(old, new, impact=impact)
     assert found.impact in IMPACTS and found.reasons
     assert likeness(old, new) == likeness(old, new) and 0 <= likeness(old, new) <= 1

@@ -132,7 +132,9 @@ def names(refused: Refused) -> list[str]:
 
 @pytest.mark.req("S0-61", "S1-23", "S4-65", "S4-67", "S4-68", "S4-70", "S4-71", "X4-7")
 @pytest.mark.parametrize("status, command", PAIRS, ids=["-".join(pair) for pair in PAIRS])
-def test_a_session_moves_as_decided(status: str, command: str) -> None:
+def test_a_session_accepts_exactly_the_commands_allowed_in_its_status(
+    status: str, command: str
+) -> None:
     session = Session(*WAYS[status])
     assert session.status == status
     taken_up_after_a_crash = (status, command) == ("active", "resume")
@@ -147,7 +149,7 @@ def test_a_session_moves_as_decided(status: str, command: str) -> None:
         assert refused.session == session.state.core.session
 
 
-def test_the_tables_are_complete() -> None:
+def test_the_transition_tables_cover_every_status_and_verb() -> None:
     assert set(SESSION_MOVES) == set(STATUSES) == set(TRANSITIONS)
     assert set(UNIT_MOVES) == set(STEP_VERBS) == set(AGENT_VERBS)
 
@@ -171,7 +173,7 @@ def test_reopening_records_a_reason() -> None:
 
 @pytest.mark.parametrize("status", WAYS)
 @pytest.mark.parametrize("start", [START, WAYS["created"][0]], ids=["start", "adopt"])
-def test_a_session_starts_once(status: str, start: Body) -> None:
+def test_a_session_can_be_started_only_once(status: str, start: Body) -> None:
     refused = refusal(Session(*WAYS[status]).state, start)
     assert refused.what == "session s-1 exists already" and refused.why == f"it is {status}"
     back = {"completed": "reopen", "abandoned": "reopen", "aborted": "start"}
@@ -179,7 +181,7 @@ def test_a_session_starts_once(status: str, start: Body) -> None:
 
 
 @pytest.mark.parametrize("body", golden.FULL, ids=lambda body: type(body).__name__)
-def test_nothing_happens_before_the_start(body: Body) -> None:
+def test_nothing_is_recorded_before_the_start_of_a_session(body: Body) -> None:
     if isinstance(body, ev.SessionStarted | ev.SessionAdopted):
         assert decide(State(), body) == [body]
     else:
@@ -296,14 +298,16 @@ WORK = {k for k in ev.KINDS if k.startswith(("step.", "agent."))} - FACTS - IMPL
 OF_STATUS = {kind for kind in ev.KINDS if kind.startswith("session.")} - ALWAYS
 
 
-def test_every_kind_is_in_one_of_these_groups() -> None:
+def test_every_event_kind_is_in_exactly_one_group_of_this_test() -> None:
     groups = (ALWAYS, FACTS, IMPLY_REOPENING, WORK, OF_STATUS)
     assert sorted(kind for group in groups for kind in group) == sorted(ev.KINDS)
 
 
 @pytest.mark.parametrize("body", golden.MINIMAL, ids=lambda body: type(body).__name__)
 @pytest.mark.parametrize("status", WAYS)
-def test_facts_and_work_are_recorded_where_they_may_be(status: str, body: Body) -> None:
+def test_each_event_kind_is_recorded_only_in_the_statuses_that_allow_it(
+    status: str, body: Body
+) -> None:
     session, kind = Session(*WAYS[status]), ev.KIND_OF[type(body)]
     for needed in (ev.StepAdded(step="t1", title="t"), ev.StepAdded(step="p1", title="p")):
         if kind != "step.added":
@@ -386,7 +390,9 @@ def step_in(status: str) -> Session:
 
 
 @pytest.mark.parametrize("status, command", STEP_PAIRS, ids=["-".join(p) for p in STEP_PAIRS])
-def test_a_step_moves_as_decided(status: str, command: str) -> None:
+def test_a_step_accepts_exactly_the_commands_allowed_in_its_status(
+    status: str, command: str
+) -> None:
     session = step_in(status)
     body, becomes = STEP_COMMANDS[command]
     if command in STEP_TRANSITIONS[status] or (status, command) in ALSO:
@@ -471,7 +477,9 @@ AGENT_PAIRS = [(status, command) for status in AGENT_WAYS for command in AGENT_C
 
 
 @pytest.mark.parametrize("status, command", AGENT_PAIRS, ids=["-".join(p) for p in AGENT_PAIRS])
-def test_an_agent_moves_as_decided(status: str, command: str) -> None:
+def test_an_agent_accepts_exactly_the_commands_allowed_in_its_status(
+    status: str, command: str
+) -> None:
     session = Session(START, *AGENT_WAYS[status])
     agent = session.state.agent("a")
     assert agent and agent.status == status
@@ -569,14 +577,14 @@ REFUSED_VALUES.update(_blank())
 
 
 @pytest.mark.parametrize("name", REFUSED_VALUES)
-def test_invalid_values_are_refused(name: str) -> None:
+def test_events_with_invalid_values_are_refused(name: str) -> None:
     with pytest.raises(InvalidInput):
         validate(REFUSED_VALUES[name])
     with pytest.raises(InvalidInput):
         decide(Session(START).state, REFUSED_VALUES[name])
 
 
-def test_required_texts_of_all_kinds_were_tried() -> None:
+def test_more_than_40_required_texts_are_tested_with_blank_values() -> None:
     assert len(list(_blank())) > 40
 
 
@@ -598,11 +606,11 @@ ACCEPTED_VALUES: list[Body] = [
 
 
 @pytest.mark.parametrize("body", ACCEPTED_VALUES, ids=lambda body: type(body).__name__)
-def test_valid_values_are_accepted(body: Body) -> None:
+def test_events_with_valid_values_are_accepted(body: Body) -> None:
     validate(body)
 
 
-def test_a_decided_body_equals_the_stored_one() -> None:
+def test_an_accepted_event_has_the_same_values_as_its_stored_form() -> None:
     """Else a state folded at once and one folded later from the journal would differ."""
     session = Session(START, ev.StepAdded(step="t", title="t"))
     (body,) = decide(session.state, ev.StepProgressed(step="t", fraction=1))
@@ -729,7 +737,7 @@ def test_no_sequence_of_accepted_commands_leaves_a_session_stuck(seed: int) -> N
     assert session.state.core.events == len(session.events) > STEPS / 5
 
 
-def test_walks_reach_every_status() -> None:
+def test_random_walks_reach_every_status() -> None:
     reached: set[str] = set()
     for seed in range(WALKS):
         session = Session(START)
@@ -749,7 +757,9 @@ def _accepts_quietly(session: Session, body: Body) -> bool:
 
 
 @pytest.mark.soak
-def test_random_walks_for_the_given_time(soak_seconds: float) -> None:
+def test_state_after_random_walks_equals_the_fold_of_all_events_for_the_given_time(
+    soak_seconds: float,
+) -> None:
     end = time.monotonic() + soak_seconds
     seed = new_seed()
     while time.monotonic() < end:

@@ -109,7 +109,7 @@ def test_repeats_that_expand_to_too_much_are_refused_at_once(pattern: str) -> No
     "pattern",
     ["(a+)+b", "(a|a)*b", "(a*)*b", "a?" * 60 + "a{60}b", "(.*)*(.*)*(.*)*x", "((a{0,30}){0,30})b"],
 )
-def test_patterns_that_explode_elsewhere_stay_fast(pattern: str) -> None:
+def test_patterns_that_take_exponential_time_in_python_stay_fast(pattern: str) -> None:
     began = time.process_time()
     assert not compile_pattern(pattern).matches("a" * 2_000)
     assert time.process_time() - began < 60

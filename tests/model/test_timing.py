@@ -45,7 +45,7 @@ def test_how_long_ago_is_shown_in_a_fitting_unit(seconds: float, words: str) -> 
     assert ago(seconds) == words
 
 
-def test_without_a_total_or_a_timed_phase_nothing_is_guessed() -> None:
+def test_without_a_total_or_a_timed_phase_no_progress_or_time_is_estimated() -> None:
     timing = Timing([], done=2, total=None, inside=50)
     assert (timing.percent, timing.remaining, timing.average, timing.estimate) == (None,) * 4
     assert timing.stalled is False
@@ -66,7 +66,7 @@ def test_a_clock_that_went_back_makes_no_negative_time() -> None:
     assert active(None, 50, 0) is active(50, None, 0) is None
 
 
-def test_standing_is_the_first_status_that_applies() -> None:
+def test_status_word_of_a_workflow_is_the_first_that_applies() -> None:
     names = ("completed", "paused", "failed", "stalled")
     words = ("completed", "paused", "checkpoint_failed", "possibly_stalled", "active")
     for first, word in enumerate(words):
@@ -75,6 +75,6 @@ def test_standing_is_the_first_status_that_applies() -> None:
 
 
 @pytest.mark.parametrize("found", [[], [0], [0, 1, 2], [0, 2, 3, 9], list(range(300))])
-def test_runs_of_numbers_are_read_as_they_were_written(found: list[int]) -> None:
+def test_numbers_written_as_runs_are_read_back_equal(found: list[int]) -> None:
     assert numbers(runs(found)) == found
     assert len(runs(range(300))) < 10

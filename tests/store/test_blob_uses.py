@@ -56,7 +56,9 @@ WRONG = {
 
 
 @pytest.mark.parametrize("name", WRONG)
-def test_forgetting_relies_on_events_when_the_table_is_wrong(home: Home, name: str) -> None:
+def test_forgetting_relies_on_events_when_the_table_of_content_uses_is_wrong(
+    home: Home, name: str
+) -> None:
     harm(home, WRONG[name])
     home.journal.forget("s-1", actor="cli")
     assert kept(home) == {SHARED}
@@ -66,7 +68,9 @@ def test_forgetting_relies_on_events_when_the_table_is_wrong(home: Home, name: s
 
 
 @pytest.mark.parametrize("name", WRONG)
-def test_wrong_rows_are_reported_and_repaired(home: Home, name: str) -> None:
+def test_wrong_rows_in_the_table_of_content_uses_are_reported_and_repaired(
+    home: Home, name: str
+) -> None:
     before = uses(home)
     assert home.store.maintenance.flaws() == []
     harm(home, WRONG[name])

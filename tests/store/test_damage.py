@@ -58,7 +58,7 @@ def test_a_database_that_is_replaced_while_open_is_reported_once(home: Path) -> 
     store.close()
 
 
-def test_readers_follow_a_database_that_was_replaced(home: Path) -> None:
+def test_readers_read_the_new_file_after_a_database_was_replaced(home: Path) -> None:
     store = opened(home)
     put(store, "s1", batch("a"))
     store.close()
@@ -213,7 +213,7 @@ HARMS = [
 
 
 @pytest.mark.parametrize("harm", HARMS)
-def test_a_harmed_database_is_reported_and_nothing_is_overwritten(
+def test_a_damaged_database_is_reported_and_nothing_is_overwritten(
     home: Path, harm: Callable[[Path], None]
 ) -> None:
     store = opened(home)
@@ -351,7 +351,9 @@ def test_flipped_byte_in_derived_data_is_noticed_and_repaired(store: SqliteStore
         "UPDATE session SET seq = 2",
     ],
 )
-def test_checksum_shows_that_something_changed(store: SqliteStore, harm: str) -> None:
+def test_checksum_of_a_session_detects_a_change_of_its_stored_data(
+    store: SqliteStore, harm: str
+) -> None:
     put(store, "s1", batch("a", key="k", rows=[("step", "t", True, 1, b"row")]))
     with store.view("s1") as view:
         assert view.intact()
@@ -399,7 +401,7 @@ def test_arrival_number_in_use_is_damage_and_nothing_is_overwritten(
     assert texts(store, "s1") == ["a", "b"]
 
 
-def test_errors_while_reading_a_view_are_ours(store: SqliteStore) -> None:
+def test_errors_while_reading_a_view_are_translated_to_store_failed(store: SqliteStore) -> None:
     put(store, "s1", batch("a"))
     with store.view("s1") as view:
         assert view._connection is not None
@@ -434,7 +436,7 @@ def test_a_blob_that_cannot_be_unpacked_is_damage(store: SqliteStore) -> None:
         store.blob(sha256(b"data").hexdigest())
 
 
-def test_search_comes_to_an_end_where_events_are_missing(home: Path) -> None:
+def test_search_ends_even_if_events_are_missing(home: Path) -> None:
     out = run(
         """
         from forestay.testing.store_contract import found
@@ -450,7 +452,7 @@ def test_search_comes_to_an_end_where_events_are_missing(home: Path) -> None:
     assert out.splitlines() == [str([("s1", 1), ("s1", 2), ("s2", 1)])] * 2
 
 
-def test_integrity_problems_are_listed(store: SqliteStore, home: Path) -> None:
+def test_integrity_problems_of_a_database_are_listed(store: SqliteStore, home: Path) -> None:
     for number in range(40):
         put(store, f"s{number}", batch("x" * 300))
     store.close()
@@ -466,7 +468,7 @@ def test_integrity_problems_are_listed(store: SqliteStore, home: Path) -> None:
 # --- a full disk --------------------------------------------------------------------------------
 
 
-def test_on_a_full_disk_nothing_is_acknowledged_and_it_works_when_there_is_space(
+def test_append_on_a_full_disk_is_not_acknowledged_and_succeeds_when_there_is_space(
     home: Path,
 ) -> None:
     home.mkdir(mode=0o700)
@@ -507,7 +509,7 @@ NO_ERRORS = """
 """.split()
 
 
-def test_every_error_of_the_driver_has_a_meaning() -> None:
+def test_every_sqlite_error_code_is_translated() -> None:
     codes = {
         name: value
         for name, value in vars(sqlite3).items()

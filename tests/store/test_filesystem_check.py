@@ -53,18 +53,18 @@ def test_home_on_a_file_system_of_another_machine_is_reported(path: str, kind: s
     "kind",
     "nfs nfs3 nfs4 cifs smb3 smbfs 9p virtiofs afs ceph vboxsf fuse.rclone fuse.s3fs".split(),
 )
-def test_every_type_that_another_machine_may_serve_is_known(kind: str) -> None:
+def test_every_file_system_type_that_another_machine_may_serve_is_reported(kind: str) -> None:
     line = f"27 1 254:0 / / rw - {kind} x rw".encode()
     assert filesystem_check.shared_locks_ok("/x", mounts=line)
 
 
-def test_local_folder_is_accepted(tmp_path: Path) -> None:
+def test_home_in_a_local_folder_is_accepted(tmp_path: Path) -> None:
     assert filesystem_check.shared_locks_ok(str(tmp_path)) is None
     assert filesystem_check.shared_locks_ok(str(tmp_path / "not" / "yet")) is None
     assert list(tmp_path.iterdir()) == []
 
 
-def test_locked_folder_is_accepted(tmp_path: Path) -> None:
+def test_home_in_a_folder_locked_by_another_process_is_accepted(tmp_path: Path) -> None:
     with files.locked(str(tmp_path)):
         assert filesystem_check.shared_locks_ok(str(tmp_path)) is None
 

@@ -66,7 +66,7 @@ def test_forgotten_head_leaves_no_byte(path: str) -> None:
     assert b"secret" not in Path(path).read_bytes()
 
 
-def test_a_slot_of_another_process_is_seen_at_once(path: str) -> None:
+def test_a_head_remembered_by_another_process_is_recalled_at_once(path: str) -> None:
     mine, other = RememberedHeads(path), RememberedHeads(path)
     mine.remember(1, "s1", head(1))
     other.remember(1, "s1", head(2))
@@ -101,7 +101,7 @@ def test_slot_with_a_flipped_bit_is_ignored(path: str) -> None:
         assert list(heads.all()) == []
 
 
-def test_garbage_is_ignored_and_does_not_raise(path: str) -> None:
+def test_garbage_in_the_heads_file_is_ignored(path: str) -> None:
     Path(path).write_bytes(os.urandom(50 * SIZE + 17))
     heads = RememberedHeads(path)
     assert list(heads.all()) == []
@@ -130,7 +130,7 @@ def test_failing_disk_does_not_stop_other_work(path: str, monkeypatch: pytest.Mo
     assert found is not None and found[1].n == 1
 
 
-def test_slots_are_where_the_format_states(path: str) -> None:
+def test_slots_have_the_documented_offsets_and_layout(path: str) -> None:
     RememberedHeads(path).remember(2, "s1", Head("d1", 258, "ab" * 32))
     raw = Path(path).read_bytes()
     assert raw[: 2 * SIZE] == bytes(2 * SIZE)
@@ -140,7 +140,7 @@ def test_slots_are_where_the_format_states(path: str) -> None:
     assert slot[124:] == bytes(4)
 
 
-def test_closing_twice_is_fine(path: str) -> None:
+def test_heads_file_can_be_closed_twice_and_used_again(path: str) -> None:
     heads = RememberedHeads(path)
     heads.remember(1, "s1", head(1))
     heads.close()

@@ -95,7 +95,7 @@ def test_watcher_behind_a_pooler_notices_growth_soon(
         one.close()
 
 
-def test_a_pool_for_sessions_needs_no_setting(pools: dict[str, str], tmp_path: Path) -> None:
+def test_a_session_pooler_needs_no_setting(pools: dict[str, str], tmp_path: Path) -> None:
     place = PostgresPlace(pools["session"], tmp_path / "home")
     store: PostgresStore = opened(place, timeout=7.0)
     for text in "abcdefgh":

@@ -125,7 +125,7 @@ def test_statement_that_the_server_dropped_is_prepared_again(store: PostgresStor
     assert texts(store, "s1") == list("012345678")
 
 
-def test_several_events_and_rows_go_in_one_statement_too(
+def test_several_events_and_rows_are_appended_in_one_statement(
     store: PostgresStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     put(store, "s1", batch("a"))
@@ -291,7 +291,7 @@ def put_while_it_starts(store: Store, server: PgServer) -> None:
     writing.join(60)
 
 
-def test_a_server_that_restarts_is_waited_for(tmp_path: Path, pg_server: PgServer) -> None:
+def test_append_waits_for_a_server_that_restarts(tmp_path: Path, pg_server: PgServer) -> None:
     place = PostgresPlace(pg_server.url, tmp_path / "home")
     store = opened(place)
     put(store, "s1", batch("a"))
@@ -457,7 +457,9 @@ def test_tables_of_one_machine_are_not_visible_on_another(place: PostgresPlace) 
     there.close()
 
 
-def test_file_work_belongs_to_the_home_of_its_event(place: PostgresPlace) -> None:
+def test_pending_file_work_is_visible_only_in_the_home_that_recorded_it(
+    place: PostgresPlace,
+) -> None:
     here, there = opened(place), opened(place, "other")
     here.append("s1", lambda view: batch("a"), create=True, change=MachineChange(file_work=["{}"]))
     put(there, "s1", batch("b"))
@@ -512,7 +514,7 @@ def test_no_message_has_the_password(url: str, tmp_path: Path) -> None:
     assert "s3c" not in said and isinstance(caught.value, InvalidInput | StoreFailed)
 
 
-def test_a_store_that_is_newer_is_not_written_to(
+def test_a_store_that_requires_a_newer_version_is_not_written_to(
     store: PostgresStore, place: PostgresPlace
 ) -> None:
     put(store, "s1", batch("a"))
@@ -540,7 +542,7 @@ def test_a_role_that_may_only_read_can_read_and_search(
     reader.close()
 
 
-def test_every_error_class_of_the_driver_has_a_meaning() -> None:
+def test_every_error_class_of_the_postgres_driver_is_translated() -> None:
     known = {state[:2] for error in vars(psycopg.errors).values() if (state := _state(error))}
     ours = {code[:2] for code in servers.MEANING}
     lost = {"08", "57", "25"}
@@ -558,7 +560,7 @@ def _state(error: object) -> str:
 # --- tables --------------------------------------------------------------------------------------
 
 
-def test_dry_run_changes_nothing_and_reports_what_would_be_done(
+def test_remarks_report_an_empty_postgres_store_without_creating_it(
     store: PostgresStore, place: PostgresPlace
 ) -> None:
     def there() -> list[tuple[Any, ...]]:
@@ -573,7 +575,9 @@ def test_dry_run_changes_nothing_and_reports_what_would_be_done(
 
 
 @pytest.mark.parametrize("given, code", [([], 0), (["--help"], 1)])
-def test_the_sql_is_printed_for_a_schema_and_for_nothing_else(given: list[str], code: int) -> None:
+def test_the_sql_is_printed_for_a_schema_name_and_other_arguments_are_refused(
+    given: list[str], code: int
+) -> None:
     done = subprocess.run(
         [sys.executable, "-m", "forestay.store.postgres", *given],
         capture_output=True,
@@ -590,7 +594,7 @@ def test_printing_the_sql_to_a_closed_pipe_shows_no_traceback() -> None:
     assert done.stderr == ""
 
 
-def test_migrations_only_add(place: PostgresPlace) -> None:
+def test_published_postgres_migrations_never_change_and_drop_nothing(place: PostgresPlace) -> None:
     """The digest of each is pinned: a released migration is never changed, only followed."""
     digests = [sha256(script.encode()).hexdigest()[:16] for script in schema.MIGRATIONS]
     assert digests == ["1ccee8fb4036156d"]
@@ -621,7 +625,9 @@ def test_missing_tables_and_altered_rows_are_found_and_repaired(
     assert store.maintenance.flaws() == [] and journal.verify("s1").ok
 
 
-def test_partitioned_journal_works(store: PostgresStore, place: PostgresPlace) -> None:
+def test_sessions_can_be_written_and_read_in_a_partitioned_event_table(
+    store: PostgresStore, place: PostgresPlace
+) -> None:
     for statement in schema.statements(place.schema):
         made = statement
         if f"CREATE TABLE {place.schema}.event " in statement:

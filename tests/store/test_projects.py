@@ -34,7 +34,7 @@ def shown(holders: list[Holder]) -> list[tuple[str, str, str]]:
 # --- trees and projects -------------------------------------------------------------------------
 
 
-def test_reading_an_empty_home_finds_nothing(store: SqliteStore, home: Path) -> None:
+def test_reading_projects_of_an_empty_home_finds_nothing(store: SqliteStore, home: Path) -> None:
     machine = store.machine
     assert machine.projects.tree("/x") is None
     assert machine.projects.all() == [] == machine.holders.find()
@@ -173,7 +173,7 @@ def test_holder_exists_until_it_is_released(machine: Machine, home: Path) -> Non
     assert len(seen.holders.find()) == 2
 
 
-def test_holding_again_updates_the_work_shown(machine: Machine) -> None:
+def test_recording_a_holder_again_updates_its_current_work(machine: Machine) -> None:
     machine.holders.add(holder())
     machine.holders.add(Holder("S1", ME, "user", "", "testing", 9))
     (found,) = machine.holders.find("s1")
@@ -188,7 +188,7 @@ def test_missing_session_has_no_holder(machine: Machine) -> None:
 # --- files --------------------------------------------------------------------------------------
 
 
-def test_files_are_known_as_a_session_last_saw_them(machine: Machine) -> None:
+def test_seen_files_have_the_stamp_and_digest_a_session_recorded_last(machine: Machine) -> None:
     machine.seen_files.record("s1", "/a", "1.1", "d1")
     machine.seen_files.record("s1", "/b", "2.2", "d2")
     machine.seen_files.record("S1", "/a", "3.3", "d3")
@@ -198,7 +198,7 @@ def test_files_are_known_as_a_session_last_saw_them(machine: Machine) -> None:
     assert machine.seen_files.find("s2", ["/a"]) == machine.seen_files.find("s1", []) == {}
 
 
-def test_any_number_of_files_can_be_asked_for(machine: Machine) -> None:
+def test_a_hundred_thousand_seen_files_can_be_queried_at_once(machine: Machine) -> None:
     machine.seen_files.record("s1", "/f99999", "1", "d")
     found = machine.seen_files.find("s1", [f"/f{n}" for n in range(100_000)])
     assert found == {"/f99999": ("1", "d")}

@@ -26,7 +26,7 @@ def added(remotes: Remotes, name: str = "usb") -> Known:
     return found
 
 
-def test_reading_an_empty_home_finds_nothing(store: SqliteStore, home: Path) -> None:
+def test_reading_remotes_of_an_empty_home_finds_nothing(store: SqliteStore, home: Path) -> None:
     assert store.machine.remotes.all() == []
     assert store.machine.remotes.find("usb") is None
     assert store.machine.remotes.waiting() is None

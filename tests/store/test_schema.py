@@ -133,7 +133,7 @@ def tables_after(have: int) -> list[tuple[str, str]]:
         return connection.execute("SELECT name, sql FROM sqlite_schema ORDER BY name").fetchall()
 
 
-def test_listing_sessions_does_not_touch_their_cores() -> None:
+def test_the_large_core_column_is_the_last_of_the_session_table() -> None:
     """The core is large and the last column, so listings read only the first page."""
     with closing(sqlite3.connect(":memory:")) as connection:
         migrate(connection, 0)

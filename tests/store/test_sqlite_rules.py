@@ -680,7 +680,7 @@ def test_child_of_a_process_that_could_not_close_its_writer_gets_an_error(home: 
     assert out.splitlines()[1:] == ["['a', 'b']"]
 
 
-def test_fork_while_other_threads_write_blocks_none(home: Path) -> None:
+def test_forking_while_other_threads_write_blocks_neither_parent_nor_child(home: Path) -> None:
     out = run(
         """
         import threading
@@ -738,7 +738,7 @@ def test_forked_child_is_a_separate_holder(home: Path) -> None:
 
 
 @pytest.mark.parametrize("leaving", ["", "os._exit(0)", "sys.exit(0)", "del store"])
-def test_a_short_process_leaves_the_checkpoint_to_others(home: Path, leaving: str) -> None:
+def test_a_short_process_does_not_checkpoint_the_write_ahead_log(home: Path, leaving: str) -> None:
     run('store = opened(); put(store, "s1", batch("a")); store.close()', home)
     before = describe_files(home)["forestay.db"]
     run(f'store = opened(); put(store, "s1", batch("b")); store.catalogue(); {leaving}', home)
@@ -747,7 +747,7 @@ def test_a_short_process_leaves_the_checkpoint_to_others(home: Path, leaving: st
     assert texts(opened(home), "s1") == ["a", "b"]
 
 
-def test_a_command_leaves_the_checkpoint_to_others(home: Path, tmp_path: Path) -> None:
+def test_a_command_does_not_checkpoint_the_write_ahead_log(home: Path, tmp_path: Path) -> None:
     (tmp_path / "work").mkdir()
 
     def command(*words: str) -> str:
@@ -856,7 +856,7 @@ def test_everything_is_private_whatever_the_umask(home: Path, tmp_path: Path, um
     assert {stat.S_IMODE(path.stat().st_mode) for path in folders} == {0o700}
 
 
-def test_any_folder_name_works(tmp_path: Path) -> None:
+def test_home_can_be_in_a_folder_of_any_name(tmp_path: Path) -> None:
     for name in (
         "a b",
         "100%",
@@ -878,7 +878,7 @@ def test_any_folder_name_works(tmp_path: Path) -> None:
 # --- settings -----------------------------------------------------------------------------------
 
 
-def test_the_writer_is_durable_and_erases_for_good(store: SqliteStore) -> None:
+def test_the_writer_syncs_every_commit_and_overwrites_deleted_data(store: SqliteStore) -> None:
     put(store, "s1", batch("a"))
     writer = store.database._writer
     assert writer is not None

@@ -88,7 +88,7 @@ def holding(path: str) -> subprocess.Popen[str]:
     return holder
 
 
-def test_lock_is_held_inside_and_free_outside(path: str) -> None:
+def test_lock_is_held_only_inside_its_with_block(path: str) -> None:
     lock = lock_at(path)
     for _ in range(3):
         with lock:
@@ -99,7 +99,7 @@ def test_lock_is_held_inside_and_free_outside(path: str) -> None:
     lock.close()
 
 
-def test_error_inside_releases_the_lock(path: str) -> None:
+def test_error_inside_the_with_block_releases_the_lock(path: str) -> None:
     lock = lock_at(path)
     with pytest.raises(LookupError):
         with lock:
@@ -109,7 +109,7 @@ def test_error_inside_releases_the_lock(path: str) -> None:
         pass
 
 
-def test_a_lock_that_could_not_be_opened_is_opened_by_the_next_try(path: str) -> None:
+def test_a_lock_file_that_could_not_be_opened_is_opened_by_the_next_try(path: str) -> None:
     lock = lock_at(path)
     in_the_way = Path(os.path.splitext(path)[0] + ".queue")
     in_the_way.mkdir()
@@ -130,7 +130,7 @@ def test_holder_records_its_pid_and_name(path: str, monkeypatch: pytest.MonkeyPa
 
 
 @pytest.mark.parametrize("argv", [[], [""], ["/x/" + "n" * 300], ["\udc80ü"]])
-def test_any_program_name_works(
+def test_holder_is_recorded_whatever_its_program_name(
     path: str, argv: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sys, "argv", argv)
@@ -139,13 +139,13 @@ def test_any_program_name_works(
     assert os.path.getsize(path) == 160
 
 
-def test_holder_may_be_unknown(path: str) -> None:
+def test_holder_of_a_missing_or_empty_lock_file_is_unknown(path: str) -> None:
     assert lock_at(path).holder() == "unknown"
     Path(path).write_bytes(b"")
     assert lock_at(path).holder() == "unknown"
 
 
-def test_after_the_time_is_up_the_holder_is_named(path: str) -> None:
+def test_timeout_error_names_the_holder_of_the_lock(path: str) -> None:
     Path(path).write_bytes(b"pid 42 (agent)".ljust(159) + b"\n")
     clock = Resting()
     with held_elsewhere(path):
@@ -159,7 +159,7 @@ def test_after_the_time_is_up_the_holder_is_named(path: str) -> None:
 
 
 @pytest.mark.req("S0-87")
-def test_pauses_grow_have_jitter_and_stay_short(path: str) -> None:
+def test_pauses_between_lock_attempts_grow_have_jitter_and_stay_short(path: str) -> None:
     clock = Resting()
     with held_elsewhere(path), held_elsewhere(queue_of(path)):
         with pytest.raises(Busy):
@@ -172,7 +172,7 @@ def test_pauses_grow_have_jitter_and_stay_short(path: str) -> None:
     assert len(set(later)) > 20
 
 
-def test_no_time_to_wait_means_one_try(path: str) -> None:
+def test_timeout_of_zero_makes_exactly_one_attempt(path: str) -> None:
     clock = Resting()
     with lock_at(path, timeout=0, clock=clock):
         pass
@@ -219,7 +219,7 @@ def test_threads_take_turns_within_the_timeout(path: str) -> None:
         pass
 
 
-def test_a_write_inside_a_write_is_a_mistake(path: str) -> None:
+def test_locking_again_inside_the_with_block_raises(path: str) -> None:
     lock = lock_at(path)
     with lock:
         with pytest.raises(RuntimeError):
@@ -261,7 +261,7 @@ def test_interrupt_while_writing_the_holder_name_releases_the_lock(
 @pytest.mark.parametrize(
     "code, error", [(errno.EIO, StoreFailed), (errno.EACCES, ReadOnly), (errno.ENOLCK, StoreFailed)]
 )
-def test_errors_of_the_system_are_ours(
+def test_system_errors_of_locking_are_translated(
     path: str, code: int, error: type[ForestayError], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def flock(*_: object) -> None:
@@ -277,7 +277,7 @@ def test_errors_of_the_system_are_ours(
         pass
 
 
-def test_a_link_in_its_place_is_not_followed(path: str, tmp_path: Path) -> None:
+def test_symbolic_link_in_place_of_the_lock_file_is_not_followed(path: str, tmp_path: Path) -> None:
     os.symlink(tmp_path / "elsewhere", path)
     with pytest.raises(ForestayError):
         with lock_at(path):
@@ -342,7 +342,7 @@ def test_kernel_releases_the_lock_when_its_holder_is_killed(path: str) -> None:
         pass
 
 
-def test_waiting_ends_as_soon_as_it_is_free(path: str) -> None:
+def test_waiting_ends_as_soon_as_the_lock_is_free(path: str) -> None:
     holder = holding(path)
     threading.Timer(0.1, lambda: resume_process(holder)).start()
     with lock_at(path, timeout=20):
@@ -480,7 +480,7 @@ def test_interrupt_at_any_step_leaves_no_lock(path: str, opened_before: bool) ->
         pass
 
 
-def test_an_interrupt_at_any_step_of_a_turn_ends_it(path: str) -> None:
+def test_interrupt_at_any_step_of_a_turn_releases_the_turn(path: str) -> None:
     lock = lock_at(path)
     done: list[int] = []
 

@@ -68,7 +68,9 @@ def values(keys: Iterable[Key], kind: str) -> list[str]:
 # --- keys --------------------------------------------------------------------------------------
 
 
-def test_keys_describe_place_and_identity(tmp_path: Path) -> None:
+def test_keys_of_a_repository_are_path_inode_git_folder_remote_and_root_commit(
+    tmp_path: Path,
+) -> None:
     repo = repository(tmp_path / "repo", remote=URL)
     facts = repo.stat()
     assert dict(all_keys(repo)) == {
@@ -118,7 +120,7 @@ def test_joined_histories_have_all_their_roots(tmp_path: Path) -> None:
     assert len(values(all_keys(repo), "root")) == 2
 
 
-def test_roots_are_nothing_without_commits_or_git(tmp_path: Path) -> None:
+def test_root_keys_are_empty_without_commits_or_git(tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     git(tmp_path / "empty", "init", "-q")
     assert root_keys(find_tree(str(tmp_path / "empty")), config.child_environment()) == []
@@ -146,7 +148,7 @@ def test_git_is_not_misled_by_its_environment(tmp_path: Path) -> None:
     assert root_keys(find_tree(str(repo)), environ) == [("root", expected)]
 
 
-def test_only_remote_counts_when_none_is_called_origin(tmp_path: Path) -> None:
+def test_the_only_remote_is_used_when_none_is_called_origin(tmp_path: Path) -> None:
     repo = repository(tmp_path / "repo")
     git(repo, "remote", "add", "upstream", URL)
     assert values(strong_keys(find_tree(str(repo))), "remote") == ["example.org/team/app"]
@@ -301,7 +303,7 @@ NONE = ("", False)
 # --- real moves --------------------------------------------------------------------------------
 
 
-def test_project_is_found_where_it_was(tmp_path: Path) -> None:
+def test_unmoved_project_is_found(tmp_path: Path) -> None:
     projects = known(repository(tmp_path / "one", remote=URL), repository(tmp_path / "two"))
     found = match_project(all_keys(tmp_path / "one"), projects)
     assert found == ("one", True)
@@ -457,7 +459,9 @@ def describe_match(found: str, is_certain: bool) -> str:
 @pytest.mark.parametrize(
     ("here", "projects", "answer"), [case[1:] for case in CASES], ids=[case[0] for case in CASES]
 )
-def test_match_follows_the_table(here: str, projects: list[str], answer: str) -> None:
+def test_match_gives_the_expected_project_in_every_listed_case(
+    here: str, projects: list[str], answer: str
+) -> None:
     candidates = [project(number, text) for number, text in enumerate(projects)]
     for order in (candidates, candidates[::-1]):
         assert describe_match(*match_project(keys(here), order)) == answer
@@ -482,7 +486,7 @@ World = tuple[frozenset[Key], list[KnownProject]]
 
 
 @given(worlds())
-def test_project_that_shares_no_key_is_never_named(world: World) -> None:
+def test_project_that_shares_no_key_is_never_matched(world: World) -> None:
     here, projects = world
     found, is_certain = match_project(here, projects)
     assert found in {"", *(p.id for p in projects if p.keys & here)}
@@ -490,14 +494,14 @@ def test_project_that_shares_no_key_is_never_named(world: World) -> None:
 
 
 @given(worlds(), st.frozensets(st.tuples(st.sampled_from(KINDS), st.sampled_from("xyz"))))
-def test_unrelated_project_changes_no_answer(world: World, foreign: frozenset[Key]) -> None:
+def test_unrelated_project_does_not_change_the_match(world: World, foreign: frozenset[Key]) -> None:
     here, projects = world
     more = [*projects, KnownProject("stranger", foreign, {"x": "x"})]
     assert match_project(here, more) == match_project(here, projects)
 
 
 @given(worlds(), st.data())
-def test_order_of_projects_does_not_matter(world: World, data: st.DataObject) -> None:
+def test_order_of_projects_does_not_change_the_match(world: World, data: st.DataObject) -> None:
     here, projects = world
     shuffled = data.draw(st.permutations(projects))
     assert match_project(here, shuffled) == match_project(here, projects)
@@ -519,7 +523,7 @@ strong_sets = st.frozensets(
 
 
 @given(strong_sets, st.data())
-def test_several_strong_matches_are_never_silently_one(
+def test_several_strongly_matching_projects_give_no_match(
     here: frozenset[Key], data: st.DataObject
 ) -> None:
     part = st.frozensets(st.sampled_from(sorted(here)), min_size=1)
@@ -529,7 +533,7 @@ def test_several_strong_matches_are_never_silently_one(
 
 
 @given(worlds())
-def test_certain_answer_is_never_contradicted_by_all_strong_keys(world: World) -> None:
+def test_matched_project_shares_a_strong_key_or_contradicts_none(world: World) -> None:
     here, projects = world
     answer, _ = match_project(here, projects)
     assume(answer)

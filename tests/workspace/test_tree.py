@@ -333,7 +333,7 @@ def test_stored_path_leads_back_to_the_file(parts: list[str]) -> None:
 
 
 @given(st.text(max_size=30), st.sampled_from(["/r", "/r/s", "/"]))
-def test_no_text_gives_a_path_outside(text: str, cwd: str) -> None:
+def test_no_text_is_stored_as_a_path_outside_the_tree(text: str, cwd: str) -> None:
     try:
         stored = relative(text, "/r", cwd=cwd)
     except InvalidInput:
@@ -360,7 +360,7 @@ def seen(*paths: Path) -> dict[str, tuple[str, str]]:
     return {name: (facts[1], facts[0] or "") for name, facts in found.items() if facts}
 
 
-def test_facts_are_digest_and_stamp(tmp_path: Path) -> None:
+def test_file_facts_are_digest_and_stamp(tmp_path: Path) -> None:
     path = tmp_path / "x"
     path.write_bytes(b"data" * 1_000_000)
     digest = hashlib.sha256(b"data" * 1_000_000).hexdigest()
@@ -387,7 +387,7 @@ def test_file_facts_of_a_folder_have_no_digest(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("known", [True, False])
-def test_drift_reports_each_file_in_order(tmp_path: Path, known: bool) -> None:
+def test_drift_check_reports_each_file_in_order(tmp_path: Path, known: bool) -> None:
     for name in ("same", "touched", "changed", "grown", "missing", "folder"):
         (tmp_path / name).write_bytes(b"old")
     paths = sorted(tmp_path.iterdir())
@@ -441,7 +441,7 @@ def test_unreadable_file_is_reported_as_not_checked(tmp_path: Path) -> None:
     assert [verdict for _, verdict in found] == ["not checked"] * 3
 
 
-def test_drift_stops_at_its_number_of_files(tmp_path: Path) -> None:
+def test_drift_check_stops_at_the_maximum_number_of_files(tmp_path: Path) -> None:
     for name in "abcd":
         (tmp_path / name).touch()
     entries = [entry(tmp_path / name) for name in "abcd"]
@@ -449,7 +449,7 @@ def test_drift_stops_at_its_number_of_files(tmp_path: Path) -> None:
     assert [verdict for _, verdict in found] == ["same", "same", "not checked", "not checked"]
 
 
-def test_path_exists_only_inside_the_tree(tmp_path: Path) -> None:
+def test_path_outside_the_tree_is_reported_as_missing(tmp_path: Path) -> None:
     (tmp_path / "x").touch()
     (tmp_path / "out").symlink_to("/etc/passwd")
     found = {name: path_exists(name, str(tmp_path)) for name in ("x", "y", "out", "../x", "/etc")}
@@ -462,7 +462,7 @@ class Ticking(FakeClock):
         return super().monotonic()
 
 
-def test_drift_stops_when_its_time_is_over(tmp_path: Path) -> None:
+def test_drift_check_stops_when_its_time_is_over(tmp_path: Path) -> None:
     for name in "abcdefgh":
         (tmp_path / name).touch()
     entries = [entry(tmp_path / name) for name in "abcdefgh"]

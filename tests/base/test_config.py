@@ -57,7 +57,7 @@ def test_every_default_obeys_its_own_rule(name: str) -> None:
         assert option.check(option.default) == option.default
 
 
-def test_each_layer_overrides_the_one_before(home: Path) -> None:
+def test_arguments_override_the_environment_which_overrides_the_settings_file(home: Path) -> None:
     path = write(home, "brief_budget = 200\ndrift_ms = 1\nbackup_keep = 5\n")
     environ = {"FORESTAY_DRIFT_MS": "2", "FORESTAY_BACKUP_KEEP": "6"}
     settings = load(str(home), environ=environ, overrides={"backup_keep": 7, "color": None})

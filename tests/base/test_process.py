@@ -161,7 +161,7 @@ def test_process_name_with_parentheses_and_spaces_is_parsed(tmp_path: Path) -> N
 
 
 @linux
-def test_process_that_is_hidden_is_unknown(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_process_whose_stat_file_cannot_be_read_is_unknown(monkeypatch: pytest.MonkeyPatch) -> None:
     me = identity()
     assert me is not None
     real = files.read_text

@@ -132,7 +132,9 @@ KEPT_AROUND = [
 
 
 @pytest.mark.parametrize("text, kept, name", KEPT_AROUND, ids=[row[0] for row in KEPT_AROUND])
-def test_key_and_surrounding_text_are_preserved(text: str, kept: str, name: str) -> None:
+def test_name_of_a_redacted_value_and_surrounding_text_are_preserved(
+    text: str, kept: str, name: str
+) -> None:
     assert redact(text) == (kept.replace("{}", f"[redacted:{name}]"), [name])
 
 

@@ -407,7 +407,7 @@ def sections(text: str) -> list[str]:
     return [part.splitlines()[0].partition(":")[0].partition(" (")[0] for part in lines]
 
 
-def test_sections_come_in_order_of_value() -> None:
+def test_sections_of_a_briefing_are_ordered_by_importance() -> None:
     made = brief(busy().state(), busy_around(busy()))
     assert sections(made.text) == [
         "Blockers",
@@ -577,7 +577,7 @@ def test_times_are_absolute_and_survive_any_clock() -> None:
     assert "100000000000000000 ms" in brief(state, Surroundings()).text
 
 
-def test_unknown_kinds_are_reported() -> None:
+def test_briefing_reports_unknown_event_kinds_and_the_version_they_need() -> None:
     state = state_of()
     state.core.unknown = {"future.thing": 2}
     state.core.needs = "9.0"

@@ -647,7 +647,7 @@ def test_tasks_without_a_phase_are_in_a_phase_that_is_not_a_step() -> None:
     assert FORMAT.put(made, Facts(native_id=FEATURE, steps=loose), WHERE)[PLAN] == made[PLAN]
 
 
-def test_deeper_steps_are_brought_to_two_levels() -> None:
+def test_steps_nested_deeper_than_two_levels_are_written_as_phases_and_tasks() -> None:
     deep = [
         StepFact("Write", "S1", unit="stage"),
         StepFact("Intro", "S1.1", unit="section", parent="S1"),
@@ -676,7 +676,7 @@ def test_new_session_is_added_to_the_index_without_other_changes() -> None:
     assert set(made) == set(FORMAT.files(FEATURE))
 
 
-def test_unlisted_session_is_listed_at_its_next_change() -> None:
+def test_session_missing_from_the_index_is_listed_there_at_its_next_change() -> None:
     old = changed("index/active_features", [])
     made = FORMAT.put(old, replace(get(old), updated_at=NOW), WHERE)
     (mine,) = made[INDEX]["active_features"]

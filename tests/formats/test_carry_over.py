@@ -349,14 +349,14 @@ def test_session_without_an_id_has_none_after_conversion_and_back() -> None:
 
 
 @pytest.mark.parametrize("format", [RICH, POOR], ids=["rich", "poor"])
-def test_native_id_can_be_given_and_is_never_carried(format: Toy) -> None:
+def test_conversion_uses_the_native_id_given_instead_of_the_original_one(format: Toy) -> None:
     files = carry_over.write(RICH, None, example(), HERE)
     there = carry_over.convert(RICH, files, format, HERE, native_id="mine")[0]
     assert carry_over.read(format, there, HERE).native_id == "mine"
     assert list(there) == format.files("mine")
 
 
-def test_carried_file_that_is_no_document_is_not_written() -> None:
+def test_carried_file_whose_content_is_no_document_is_not_written() -> None:
     craft, other = load_format("craft"), load_format("ai-session")
     came = carry_over.write(craft, None, Facts(native_id="n1", goal="ship"), HERE, full=True)
     junk = dict.fromkeys(other.files("s-1"), 5)

@@ -446,7 +446,9 @@ def test_sections_are_ordered_by_number_whatever_the_order_of_tasks() -> None:
 
 @pytest.mark.parametrize("other", ["craft", "orchestrator"])
 @pytest.mark.parametrize("was_over", [True, False])
-def test_resumed_task_has_no_end(other: str, was_over: bool) -> None:
+def test_task_resumed_in_the_converted_file_has_no_end_time_after_converting_back(
+    other: str, was_over: bool
+) -> None:
     status = "done" if was_over else "blocked"
     facts = Facts(began_at=BEGAN, updated_at=BEGAN, goal="Pay by card")
     facts.steps = [StepFact("Sum up", id="T1", status=status, started_at=BEGAN, ended_at=BEGAN)]
@@ -520,7 +522,7 @@ def test_phases_that_are_only_headings_are_not_tasks(of: str) -> None:
 
 
 @pytest.mark.parametrize("other", ["craft", "orchestrator"])
-def test_heading_is_removed_with_its_last_task(other: str) -> None:
+def test_phase_is_removed_when_its_last_task_is_removed_from_the_converted_file(other: str) -> None:
     facts = Facts(goal="Pay by card", began_at=BEGAN, updated_at=BEGAN)
     facts.steps = [StepFact("Build", id="P1", unit="phase"), StepFact("Sum", id="T1", parent="P1")]
     facts.steps += [StepFact("Test", id="P2", unit="phase"), StepFact("Try", id="T2", parent="P2")]

@@ -148,7 +148,7 @@ def test_core_fields_are_written() -> None:
 
 
 @pytest.mark.req("S2-19", "S2-90")
-def test_progress_is_the_figure_given_else_counted() -> None:
+def test_written_progress_is_the_given_figure_or_is_counted_from_steps_and_agents() -> None:
     done, open_ = StepFact("a", status="done"), StepFact("b")
     agent = AgentFact("a-1", fraction=0.5)
     assert write(Facts(progress=0.1, steps=[done]))["progress"] == 0.1
@@ -497,7 +497,7 @@ def test_jsonschema_tool_validates_a_session_file(tmp_path: Path) -> None:
             assert ended.returncode == code, (strict, ended.stderr)
 
 
-def test_schema_is_not_needed_to_check() -> None:
+def test_checking_a_file_does_not_load_the_jsonschema_package() -> None:
     program = (
         "import sys; from forestay.formats.port import Where, load_format;"
         "load_format('craft').check({'a.json': {}}, Where());"

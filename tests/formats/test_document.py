@@ -479,7 +479,7 @@ def test_very_long_key_is_written_and_read() -> None:
     ids=lambda value: type(value).__name__,
 )
 @pytest.mark.parametrize("kind", ["json", "yaml"])
-def test_value_that_cannot_be_written_is_refused(kind: str, value: Any) -> None:
+def test_value_that_the_file_type_cannot_represent_is_refused(kind: str, value: Any) -> None:
     with pytest.raises(InvalidInput):
         fresh(kind, value)
     with pytest.raises(InvalidInput):
@@ -547,7 +547,7 @@ def test_line_start_and_number_are_right_for_every_character(text: str) -> None:
 
 
 @pytest.mark.parametrize("value", [1e300, 1.5, -0.0, 10**30, "ü: \x7f\u2028", {}, [], [[1], {}]])
-def test_quick_way_to_write_json_gives_the_same_bytes(value: Any) -> None:
+def test_fast_json_writer_gives_the_same_bytes_as_the_styled_one(value: Any) -> None:
     for each in ({"a": value}, {"a": [value], "b": {"c": value}}):
         assert fresh("json", each) == fresh("json", each, style.Style())
         assert fresh("jsonl", [each]) == fresh("jsonl", [each], style.COMPACT)

@@ -515,7 +515,7 @@ def test_result_that_exists_is_named_when_its_stage_is_completed() -> None:
 
 
 @pytest.mark.req("S3-73")
-def test_only_a_completed_session_gets_an_end() -> None:
+def test_only_a_completed_session_gets_an_end_time() -> None:
     ended = replace(get(session()), ended_at=NOW)
     assert put(session(), ended)["output"]["completed_at"] is None
     doc = put(session(), replace(ended, status="completed"))

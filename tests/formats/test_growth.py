@@ -160,7 +160,7 @@ def test_task_of_thousands_of_words_is_compared_in_a_moment(kind: str) -> None:
     assert seconds(lambda: carry_over.read(load_format(kind), edit, WHERE)) < LIMIT
 
 
-def test_key_that_a_program_adds_everywhere_returns_in_a_moment() -> None:
+def test_unknown_key_in_800_converted_agents_is_carried_back_in_a_moment() -> None:
     craft, orchestrator = load_format("craft"), load_format("orchestrator")
     facts, _ = made("craft", [])
     facts.agents = [AgentFact(f"a{n}", "dev", f"Do {n}", started_at=NOW) for n in range(800)]

@@ -235,7 +235,7 @@ def test_number_that_is_read_can_be_written_and_carried(digits: int) -> None:
 
 
 @pytest.mark.parametrize("a", ["craft", "orchestrator"])
-def test_last_compression_without_a_time_stays_if_none_is_counted(a: str) -> None:
+def test_last_compression_with_an_invalid_time_is_unchanged_if_none_is_counted(a: str) -> None:
     ((name, data),) = STORIES[f"{a}/first"].items()
     value = Document.parse(data, kind(name)).value
     usage = {"compression_count": 0, "last_compression": "2026-99-99T99:99:99Z"}

@@ -106,7 +106,7 @@ def test_malformed_rendering_id_is_ignored(id: Any) -> None:
 
 
 @pytest.mark.parametrize("extra", [{"v": 2, "id": ONE}, {"id": "theirs"}, {"v": "1", "id": ONE}])
-def test_id_under_a_key_that_is_not_ours_stays(extra: dict[str, Any]) -> None:
+def test_id_under_a_forestay_key_of_another_program_is_unchanged(extra: dict[str, Any]) -> None:
     value = {"mine": 1, "forestay": extra}
     assert without_id(value) == with_id(value, TWO) == value
     assert rendering_id(Document.parse(json.dumps(value).encode(), "json")) == ""

@@ -98,7 +98,7 @@ _rules = st.recursive(
 
 
 @given(_rules, st.integers(-9, 9), st.integers(-9, 9))
-def test_numbers_and_logic_are_those_of_python(text: str, a: int, b: int) -> None:
+def test_arithmetic_and_logic_give_the_same_result_as_in_python(text: str, a: int, b: int) -> None:
     try:
         expected = bool(eval(text, {"__builtins__": {}, "abs": abs}, {"a": a, "b": b}))
     except ZeroDivisionError:

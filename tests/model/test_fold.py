@@ -212,7 +212,7 @@ def test_forgotten_session_stays_forgotten_after_any_event() -> None:
     assert (core.forgotten, core.status) == (True, "abandoned")
 
 
-def test_an_erased_tombstone_still_forgets() -> None:
+def test_an_erased_tombstone_still_marks_the_session_as_forgotten() -> None:
     journal = Journal(ev.NoteAdded(text="x"), ev.SessionForgotten())
     core = fold([erased(event) for event in journal.events]).core
     assert (core.forgotten, core.erased, core.events) == (True, 3, 3)
@@ -282,7 +282,7 @@ def test_an_agent_has_its_whole_history() -> None:
     assert state.core.counts == {"agent": 1, "agent.done": 1, "error": 1}
 
 
-def test_a_failed_or_timed_out_agent_is_an_error_too() -> None:
+def test_a_failed_or_timed_out_agent_is_listed_among_the_errors() -> None:
     state = folded(ev.AgentFailed(agent="a", error="lost"), ev.AgentTimedOut(agent="b"))
     messages = [getattr(row, "message", "") for row in state.rows.select("error")]
     assert messages == ["lost", "agent b timed out"]

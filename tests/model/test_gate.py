@@ -195,7 +195,7 @@ def test_conditions_in_other_languages_are_shown_and_never_evaluated() -> None:
 TESTS = Field("tests", "boolean", observed=True)
 
 
-def test_a_claim_does_not_count_where_evidence_must_be_observed() -> None:
+def test_a_claimed_value_fails_a_field_that_must_be_observed() -> None:
     judged = check(gate(TESTS), {"tests": True}, phase=3)
     line = "forestay prove --phase 3 --as tests -- CMD"
     assert judged.errors == ["tests must be observed, a claim does not count"]

@@ -478,7 +478,7 @@ def test_work_that_did_not_know_of_an_outcome_does_not_undo_it(
 
 
 @pytest.mark.parametrize("again", [STARTED, ev.AgentRetried(agent="t")])
-def test_work_that_has_seen_an_outcome_begins_again(again: Body, two: Two) -> None:
+def test_work_started_after_seeing_an_outcome_is_running_again(again: Body, two: Two) -> None:
     ended = DONE if again is STARTED else ev.AgentFailed(agent="t")
     two.write(two.a, ended)
     two.write(two.b, ev.NoteAdded(text="meanwhile"))
@@ -544,7 +544,7 @@ def test_an_event_that_has_seen_one_side_settles_nothing(two: Two) -> None:
     assert two.outcomes("step:t") == {"failed", "skipped"}
 
 
-def test_an_event_that_has_seen_all_sides_settles(two: Two) -> None:
+def test_an_event_that_has_seen_all_sides_settles_the_dispute(two: Two) -> None:
     two.write(two.a, DONE)
     two.write(two.b, FAILED)
     two.sync()
@@ -589,7 +589,7 @@ def test_a_dispute_names_only_the_last_work_of_a_branch(two: Two) -> None:
     assert last.hash in {side[0] for side in dispute.sides}
 
 
-def test_an_id_on_two_chains_is_one_statement(two: Two) -> None:
+def test_an_event_with_the_same_id_on_two_chains_is_one_statement(two: Two) -> None:
     """Both absorbed the same edit; the next event of one of them has seen it."""
     two.write(two.a, DONE, "same-edit")
     two.write(two.b, DONE, "same-edit")
@@ -613,7 +613,7 @@ def test_an_ending_on_two_chains_is_not_against_the_work_one_writer_knew(two: Tw
     assert state.core.status == "completed"
 
 
-def test_a_second_use_of_an_id_for_something_else_is_ignored(two: Two) -> None:
+def test_an_event_id_used_again_for_another_kind_of_event_is_ignored(two: Two) -> None:
     two.write(two.a, DONE, "used-twice")
     two.write(two.b, FAILED)
     two.write(two.b, RED, "used-twice")

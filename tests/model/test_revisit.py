@@ -99,7 +99,7 @@ def test_no_later_phase_stays_running_when_a_phase_is_revisited() -> None:
 
 
 @pytest.mark.req("S3-141")
-def test_the_change_is_shown_line_by_line() -> None:
+def test_the_assessment_shows_the_change_line_by_line() -> None:
     found = assessed("one\ntwo\n", "one\nthree\n")
     assert found.diff[-3:] == [" one", "-two", "+three"] and found.changed == ["a.md"]
 

@@ -161,7 +161,7 @@ def test_impossible_chain_number_is_ignored(path: str) -> None:
     heads.close()
 
 
-def test_sparse_file_is_read_in_parts(path: str) -> None:
+def test_head_far_inside_a_sparse_heads_file_is_found(path: str) -> None:
     heads = RememberedHeads(path)
     heads.remember(1_000_000, "far", head(3))
     assert [(number, session) for number, session, _ in heads.all()] == [(1_000_000, "far")]

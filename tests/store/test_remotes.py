@@ -88,7 +88,7 @@ def test_time_of_the_last_successful_sync_survives_failed_ones(remotes: Remotes)
     assert remotes.all()[0].synced == 90, "a clock that was put right"
 
 
-def test_events_wait_until_some_remote_has_them(remotes: Remotes) -> None:
+def test_events_are_counted_as_waiting_until_a_remote_has_them(remotes: Remotes) -> None:
     usb, other = added(remotes), added(remotes, "other")
     assert remotes.waiting() == 4
     remotes.record_session(usb, There("s1", "x", 1, pushed=2, hash="h2"))
@@ -97,7 +97,9 @@ def test_events_wait_until_some_remote_has_them(remotes: Remotes) -> None:
     assert (remotes.waiting("s1"), remotes.waiting()) == (0, 1)
 
 
-def test_mark_beyond_the_journal_hides_no_waiting_events(remotes: Remotes) -> None:
+def test_remote_position_beyond_the_journal_hides_no_waiting_events_of_other_sessions(
+    remotes: Remotes,
+) -> None:
     """A rebuilt database may be shorter than what it once pushed."""
     usb = added(remotes)
     remotes.record_session(usb, There("s1", "x", 1, pushed=300, hash="h"))

@@ -28,7 +28,9 @@ NEWER = """
 """
 
 
-def test_an_old_process_stops_at_its_next_write_and_nothing_is_lost(home: Path) -> None:
+def test_an_old_process_is_refused_at_its_next_write_after_a_migration_and_loses_nothing(
+    home: Path,
+) -> None:
     old = opened(home)
     put(old, "s1", batch("before"))
     run(NEWER + '    newer(schema.FORMAT + 1)\n    put(opened(), "s1", batch("newer"))', home)

@@ -337,7 +337,7 @@ def test_shallow_clone_is_found_by_its_remote(tmp_path: Path) -> None:
     assert found == ("old", True)
 
 
-def test_fork_is_not_taken_for_its_origin(tmp_path: Path) -> None:
+def test_forked_repository_is_not_matched_to_the_project_of_its_origin(tmp_path: Path) -> None:
     old = repository(tmp_path / "old", remote=URL)
     git(tmp_path, "clone", "-q", str(old), "fork")
     git(tmp_path / "fork", "remote", "set-url", "origin", "https://example.org/me/app")

@@ -177,7 +177,7 @@ def test_folder_without_permission_is_not_reported_as_missing(plain_user: Path) 
 # --- head --------------------------------------------------------------------------------------
 
 
-def test_head_knows_loose_and_packed_branches(tmp_path: Path) -> None:
+def test_branch_and_commit_are_read_from_loose_and_packed_refs(tmp_path: Path) -> None:
     repo = repository(tmp_path / "repo")
     commit = git(repo, "rev-parse", "HEAD")
     git(repo, "checkout", "-q", "-b", "feature/x")
@@ -204,7 +204,7 @@ def test_repository_without_commits_has_a_branch_only(tmp_path: Path) -> None:
     assert head(find_tree(str(repository(tmp_path / "repo", commit=False)))) == ("main", None)
 
 
-def test_branch_that_stands_for_another_is_followed_but_not_for_ever(tmp_path: Path) -> None:
+def test_symbolic_branch_is_followed_and_a_loop_of_branches_ends(tmp_path: Path) -> None:
     repo = repository(tmp_path / "repo")
     git(repo, "symbolic-ref", "refs/heads/alias", "refs/heads/main")
     git(repo, "symbolic-ref", "HEAD", "refs/heads/alias")
@@ -480,5 +480,5 @@ def test_file_too_large_for_the_time_is_not_checked(tmp_path: Path) -> None:
     assert found == [("x", "not checked")]
 
 
-def test_tree_shows_itself_for_debugging(tmp_path: Path) -> None:
+def test_repr_of_a_tree_shows_its_path_and_git_folder(tmp_path: Path) -> None:
     assert repr(Tree("/x", 1, 2, None, None)) == "Tree('/x', git_dir=None)"

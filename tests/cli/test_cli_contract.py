@@ -55,7 +55,7 @@ def test_contract_without_action_lists_acknowledgments(cli: Cli) -> None:
 @pytest.mark.req("X0-9")
 def test_verify_fails_where_nothing_is_acknowledged(cli: Cli) -> None:
     answer = cli("files", "contract", "verify")
-    assert answer.code == 5 and "no acknowledgment" in answer.out
+    assert answer.code == 5 and "no agent has acknowledged the contract" in answer.out
     assert not FILE.parent.exists()
 
 

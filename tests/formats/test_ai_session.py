@@ -1017,7 +1017,7 @@ def test_record_broken_by_quotes_and_newlines_is_read_piece_by_piece() -> None:
     assert found.facts.commands[2] == CommandFact(
         "row", 'say "no" twice', "failure", 12, 'a\n"b', "", "", "opus", BEGAN + 1_800_000
     )
-    assert found.inferred[0] == "history.jsonl: line 3 is no JSON; read piece by piece"
+    assert found.inferred[0] == "history.jsonl: line 3 is not JSON; single fields were read"
     assert found.lost == ["history.jsonl: line 6 cannot be read"]
 
 

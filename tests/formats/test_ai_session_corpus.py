@@ -182,8 +182,8 @@ def test_broken_log_is_salvaged_with_all_its_commands() -> None:
     assert 'boom "quoted" failure' in found.facts.commands[4].error
     assert (found.facts.native_id, found.facts.model) == (FEATURE, "opus")
     assert found.inferred[:2] == [
-        "history.jsonl: line 5 is no JSON; read piece by piece",
-        "history.jsonl: line 12 is no JSON; read piece by piece",
+        "history.jsonl: line 5 is not JSON; single fields were read",
+        "history.jsonl: line 12 is not JSON; single fields were read",
     ]
     assert found.lost == []
 

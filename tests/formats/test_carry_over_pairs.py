@@ -121,7 +121,7 @@ def test_unknown_version_is_reported_as_possibly_incomplete(of: str, key: str) -
     files = files_of(load_format(of))
     next(iter(files.values()))[key] = "99.0.0"
     _, loss = carry_over.convert(load_format(of), files, load_format("essay"), HERE)
-    assert loss.lost == [f"what is new in version 99.0.0 of {of}, which we do not know"]
+    assert loss.lost == [f"new features of version 99.0.0 of {of}, which we do not know"]
 
 
 def _completed(facts: Facts) -> None:

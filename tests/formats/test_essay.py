@@ -1000,7 +1000,7 @@ def test_thesis_means_that_stage_1_is_completed() -> None:
     assert made["completed_at"] == "2026-02-14T15:00:00Z"
     bare = recovered({STATE: b"", "stage-1-thesis.md": b""})
     assert bare.state["stages"]["stage_1"]["status"] == "completed"
-    assert any("without an approval of the user" in line for line in bare.inferred)
+    assert any("the user has not approved it" in line for line in bare.inferred)
     assert stages({STATE: b"", "stage-2-outline.v1.md": b""})["stage_1"]["status"] == "not_started"
 
 

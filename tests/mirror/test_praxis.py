@@ -546,7 +546,7 @@ def test_unknown_phase_number_does_not_move_the_session(make: Make) -> None:
     project.edit(lambda doc: doc.update(current_phase=77))
     project.session.note("seen")
     assert project.read()["current_phase"] == state_of(project.session).core.phase == 1
-    assert "current_phase: 77 is no phase" in str(project.edits())
+    assert "current_phase: 77 is not a phase" in str(project.edits())
 
 
 @pytest.mark.req("S1-59")

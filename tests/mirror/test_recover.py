@@ -603,7 +603,7 @@ def test_losses_are_reported_only_for_the_damaged_file(
     name, last = path.name, torn.count(b"\n") + 1
     assert case.lost == [
         f"{name}: line {last} cannot be read",
-        f"{name}: it breaks off in line {last}; what followed, if anything did",
+        f"{name}: the file breaks off in line {last}; any later lines are lost",
     ]
     assert not [line for line in case.inferred if "created again" in line]
 

@@ -3,7 +3,7 @@
     forestay:
       v: 1
       facts:
-        was: {field: value}     single values and maps as the format's own fields express them
+        was: {field: value}     single values and maps as the format's own fields have them
         now: {field: value}     the exact values of the same fields
         lists: {field: [{at, was, now}]}      the same for elements of lists, `at` their index
       from:                     for each format from which the session was converted
@@ -33,7 +33,7 @@ from forestay.formats.port import EXTRA, Format, Tree, Where
 
 VERSION = 1
 Plain = dict[str, Any]
-"""Facts, or one element of a list of them, as plain values without defaults."""
+"""Facts, or one element of a list in facts, as plain values without defaults."""
 Pairs = list[tuple[int, int]]
 """Pairs of indexes in two lists whose elements describe the same thing."""
 
@@ -49,7 +49,7 @@ _MALFORMED = (
 
 
 class Loss(Struct):
-    """Sentences about what a format has no field for: `carried` under our key, or `lost`."""
+    """Sentences about facts without a field in a format: `carried` under our key, or `lost`."""
 
     carried: list[str] = []
     lost: list[str] = []
@@ -61,7 +61,7 @@ class Loss(Struct):
 def write(
     format: Format, old: Tree | None, facts: Facts, where: Where, *, full: bool = False
 ) -> Tree:
-    """Return the files for some facts, with facts that the format cannot express under our key.
+    """Return the files for some facts; facts without a field in the format are under our key.
 
     Without `full`, only statuses for which the format has no exact word are carried.
     """
@@ -114,7 +114,7 @@ def _without_empty(parts: Plain) -> Plain:
 
 
 def _entries(old: list[Any], new: list[Any], pairs: Pairs) -> list[Plain]:
-    """Return an entry for each element of either list, in the order of the new one."""
+    """Return an entry (`at`, `was`, `now`) per element of either list, in the new order."""
     places = {there: here for here, there in pairs}
     entries: list[Plain] = []
     for there, element in enumerate(new):
@@ -223,7 +223,7 @@ def read(format: Format, files: Tree, where: Where) -> Facts:
     except _MALFORMED:
         return facts
     if facts.status == "failed" and facts.paused_at is not None and full.status == "active":
-        # The carried facts are of an active session: another program has paused it since.
+        # The carried facts are from when the session was active; another program paused it later.
         full.status = facts.status
     # Any program can have changed what was carried, so check that every status exists.
     units = {*(step.status for step in full.steps), *(agent.status for agent in full.agents)}
@@ -298,9 +298,9 @@ def _merge_element(element: Any, entry: Plain) -> Any:
 
 
 def _without_bare(steps: list[Any], entries: list[Plain]) -> list[Any]:
-    """Return steps without carried headings whose tasks were all removed.
+    """Return the steps without carried headings whose tasks another program removed.
 
-    Such a heading would otherwise be read as a task.
+    A heading without tasks would be read as a task.
     """
     parents = {mapping(each.get("now")).get("parent") for each in entries}
     bare = parents - {mapping(step).get("parent") for step in steps}
@@ -317,7 +317,7 @@ def convert(
     if a.id == b.id and not native_id:
         made = a.in_current_form(files, where)
         was, now = (a.reading(each, where).version for each in (files, made))
-        lost = [f"that it was of version {was}, which may mean more than {now}"]
+        lost = [f"the version {was}, which may have features that {now} lacks"]
         return made, Loss(lost=lost if was != now else [])
     facts = read(a, files, where)
     facts.native_id = _named_by_files(a, files, facts.native_id)
@@ -342,7 +342,7 @@ def convert(
     loss.carried += [_carried(b, name) for name in unknown]
     reading = a.reading(files, where)
     if reading.version and not reading.writable:
-        news = f"what is new in version {reading.version} of {reading.format}"
+        news = f"new features of version {reading.version} of {reading.format}"
         loss.lost.append(f"{news}, which we do not know")
     return made, loss
 
@@ -350,10 +350,10 @@ def convert(
 def _arrive(
     b: Format, facts: Facts, where: Where, origins: Plain, back: Plain, native_id: str
 ) -> tuple[Tree, Loss]:
-    """Return the files of a session that is converted to a format, or `back` to it."""
+    """Return the files of a converted session; `back` has those it had in the format before."""
     fresh_id = b.new_id(facts, where, frozenset())
     came_as = text(back.get("id"))
-    # Any program can have changed the carried files: use only names that the format itself has.
+    # Another program can have changed the carried files: use only names that the format has.
     carried, names = mapping(back.get("files")), [*b.files(came_as), *b.conventions.shared]
     old = {
         name: value
@@ -467,7 +467,7 @@ def _unlike(have: Plain, want: Plain) -> list[str]:
 
 
 def has_carried(files: Tree) -> bool:
-    """Return whether our key has anything besides the id of a rendering."""
+    """Return whether our key `forestay` has anything besides the id of a rendering."""
     extras = (mapping(mapping(value).get(EXTRA)) for value in files.values())
     return any(extra.keys() - {"v", "id"} for extra in extras)
 

@@ -27,7 +27,7 @@ STRONG = (
     "agent",
 )
 WEAK = ("title", "task", "what", "decision", "path", "name")
-"""Keys that identify elements of a list; an edit can change the value of a weak key."""
+"""Keys that identify elements of a list, the best first; an edit can change a weak key."""
 
 _ENCODER = json.JSONEncoder(sort_keys=True, separators=(",", ":"))
 
@@ -77,13 +77,16 @@ def _is_unique(key: str, maps: Sequence[dict[str, Any]]) -> bool:
 
 
 Key = Callable[[Any], Hashable]
-"""Return the identity of an element, or None if it has none."""
+"""A function that returns the identity of an element, or None if it has none."""
 Pass = tuple[Key, Key]
 """One way to pair elements: the key of an old element, and the key of a new one."""
 
 
 def pair(old: Sequence[Any], new: Sequence[Any], passes: Iterable[Pass]) -> dict[int, int]:
-    """Return indexes in `old` → indexes in `new`, paired by each pass in turn, equals in order."""
+    """Return index in `old` → index in `new` of elements with equal keys, pass after pass.
+
+    Several elements with the same key are paired in their order.
+    """
     found: dict[int, int] = {}
     for of_old, of_new in passes:
         taken, free = set(found.values()), defaultdict[Hashable, deque[int]](deque)
@@ -127,7 +130,10 @@ def _by_name(old: list[Hashable], new: list[Hashable]) -> list[tuple[int, int]]:
 
 
 def _in_order(old: list[Hashable], new: list[Hashable]) -> list[tuple[int, int]]:
-    """Return pairs of equal names whose indexes rise in both lists: first those at both ends."""
+    """Return pairs of indexes of equal names; the indexes rise in both lists.
+
+    Equal names at the beginning and the end of both lists are paired first.
+    """
     shorter = min(len(old), len(new))
     head = next((n for n in range(shorter) if old[n] != new[n]), shorter)
     rest = shorter - head
@@ -238,7 +244,7 @@ def _merge(base: Any, ours: Any, theirs: Any, path: Path, conflicts: list[Path])
 def _merge_lists(
     base: list[Any], ours: list[Any], theirs: list[Any], path: Path, conflicts: list[Path]
 ) -> list[Any]:
-    """Return our list with their changes; their new elements follow the same neighbours."""
+    """Return our list with their changes; each new element of theirs follows its neighbour."""
     to_ours, to_theirs = (dict(align(base, side)) for side in (ours, theirs))
     to_ours, to_theirs = (
         _without_common_additions(base, ours, to_ours, theirs, to_theirs),

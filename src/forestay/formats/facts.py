@@ -58,7 +58,7 @@ class StepFact(Struct, omit_defaults=True):
     ended_at: int | None = None
     fraction: float | None = None
     paused_ms: int | None = None
-    """For how much of the time between start and end the session was paused."""
+    """How long the session was paused between start and end, in milliseconds."""
 
 
 class AgentFact(Struct, omit_defaults=True):
@@ -85,9 +85,9 @@ _Timed = TypeVar("_Timed", StepFact, AgentFact)
 
 
 def with_stated_times(fact: _Timed, stated: _Timed | None) -> _Timed:
-    """Return a fact with times from the file that do not fit its status, such as an end while open.
+    """Return a fact with those times of the file that contradict its status, such as an early end.
 
-    No event records such times, so they are copied from the file to preserve them.
+    No event records such times, so they are copied from `stated`, the fact in the file.
     """
     if stated is None or fact.status != stated.status or fact.status not in ("pending", "running"):
         return fact
@@ -139,7 +139,7 @@ def _words(text: str) -> frozenset[str]:
 
 
 def find_known_prefixes(texts: Iterable[str], known: Set[str]) -> dict[str, list[str]]:
-    """Return the texts that begin with known texts, each with those, shortest first."""
+    """Return text → the known texts that it begins with, shortest first; omit other texts."""
     # Try only prefixes of the lengths that known texts have: a long text has too many others.
     sizes = sorted(set(map(len, known)))
     found = {
@@ -220,7 +220,7 @@ class NoteFact(Struct, omit_defaults=True):
 
 
 class UpdateFact(Struct, omit_defaults=True):
-    """One recorded event, for files that log all events; never read from a file."""
+    """One recorded event, to be written to files that log all events; never read from them."""
 
     kind: str
     agent: str = ""

@@ -30,7 +30,7 @@ _T = TypeVar("_T")
 
 
 class _Drop:
-    """As `blank` of a field: remove the key when the fact is empty."""
+    """The `blank` of a field whose key is removed when the fact is empty."""
 
 
 DROP = _Drop()
@@ -74,14 +74,14 @@ def insert(into: Node, key: str, value: Any, order: Sequence[str]) -> None:
 
 class Kind(Protocol):
     def read(self, value: Any, where: Where) -> Any:
-        """Return the fact in a native value; the empty fact (None, "" or []) if it is wrong."""
+        """Return the fact in a value of the file; None, "" or [] if the value is invalid."""
         ...
 
     def write(self, fact: Any, old: Any, where: Where) -> Any: ...
 
 
 class Text(NamedTuple):
-    """A text; `unsaid` is the value in the file that stands for an empty text."""
+    """A text; `unsaid` is the text in the file that stands for an empty one."""
 
     unsaid: str = ""
 
@@ -198,7 +198,7 @@ def put_latest(
 def put_machine_value(
     into: Node, field: Field, fact: str, here: str, where: Where, order: Sequence[str]
 ) -> None:
-    """Write a value that is true of one machine: the fact, else `here` if the file has a value.
+    """Write a value that depends on the machine: the fact, else `here` if the file has a value.
 
     A file without a value stays without one, so that writing its own facts changes nothing.
     """
@@ -375,7 +375,7 @@ def progress_of(facts: Facts) -> float:
 
 
 def tasks_in(facts: Facts) -> list[StepFact]:
-    """Return the steps, without phases that are only headings of tasks (there is no plan)."""
+    """Return the steps; without a plan, leave out phases that are only headings of tasks."""
     around = set() if facts.workflow or facts.plan_total else {s.parent for s in facts.steps}
     return [step for step in facts.steps if step.unit != "phase" or step.id not in around]
 
@@ -411,9 +411,9 @@ COMMON = ("session_id", "goal", "status", "agents", "completed_work", "pending_t
 
 
 def digests(facts: Facts, where: Where) -> Iterator[str]:
-    """Yield digests from which to make an id: a session always gets the same sequence.
+    """Yield digests from which an id can be made; a session always gets the same sequence.
 
-    Use the next one if an id is taken.
+    If the id from one digest is in use, the caller uses the next digest.
     """
     seed = f"{facts.goal}\n{facts.began_at}\n{where.now}\n{where.root}\n{facts.native_id}"
     return (digest_of(f"{seed}\n{n}".encode(errors="replace")) for n in count())
@@ -425,7 +425,7 @@ def is_session(value: Node) -> bool:
 
 
 def put_no_compression(usage: Node, facts: Facts, where: Where) -> None:
-    """Clear the time of the last compression if there was none."""
+    """Clear the time of the last context compression if the facts have no compression."""
     never = facts.compressions == 0 and facts.compressed_at is None
     if never and SECONDS.read(usage.get("last_compression"), where) is not None:
         usage["last_compression"] = None

@@ -112,7 +112,7 @@ def withdrawn(events: Iterable[Event]) -> list[ev.Body]:
 
 
 def log_facts(values: Iterable[ev.Body]) -> Facts:
-    """Return the facts of some events that files store in growing lists; leave out their times."""
+    """Return, without times, the facts of events that files store in lists that only grow."""
     facts = Facts()
     for body in values:
         if isinstance(body, ev.DecisionMade):
@@ -135,7 +135,7 @@ def log_facts(values: Iterable[ev.Body]) -> Facts:
 def clear_retracted_figures(facts: Facts, taken: Facts) -> Facts:
     """Return the facts with 0 for each retracted figure.
 
-    Leaving it out would not be enough: a file keeps a figure that the facts do not have.
+    Leaving a figure out would not be enough: a file retains figures that the facts do not have.
     """
     figures = dict.fromkeys(taken.tokens_by_agent, 0) | facts.tokens_by_agent
     names = ("tokens", "compressions")
@@ -148,7 +148,7 @@ def is_retraction(event: Event) -> bool:
 
 
 def rows(state: st.State, table: str, kind: type[_Row]) -> list[_Row]:
-    """Return the rows of a table that are instances of `kind`."""
+    """Return the rows of a table of the state that are instances of `kind`."""
     return [row for row in state.rows.select(table) if isinstance(row, kind)]
 
 
@@ -231,7 +231,7 @@ def _file_fact(body: ev.FileChanged, at: int) -> FileFact:
 
 
 def _command_fact(body: ev.CommandRan, at: int) -> CommandFact:
-    # No format has a word for an unknown result; they only know failure and success.
+    # No format has a word for an unknown result, only for failure and success.
     status = "success" if body.status == "unknown" else body.status
     return _fact(CommandFact, body, status=status, at=at)
 

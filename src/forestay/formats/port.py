@@ -132,9 +132,9 @@ class Signs(Struct, frozen=True):
     """What identifies the files of a format before, or without, parsing them."""
 
     words: bytes = b""
-    """A pattern that matches bytes in each of its files: other files need not be parsed."""
+    """A pattern that every file of the format contains, so that others need not be parsed."""
     damaged: bytes = rb"(?!)"
-    """A pattern for the start of a file that cannot be parsed."""
+    """A pattern in the first bytes of a file of the format that cannot be parsed."""
     names: str = r"(?!)"
     """A pattern for the names of its files in any folder."""
     names_in_place: str = r"(?!)"
@@ -148,7 +148,7 @@ class Conventions(Struct, frozen=True):
     """
 
     order: tuple[str, ...] = ()
-    """Endings of the files in the order in which they are written; others come first."""
+    """Endings of file names in the order of writing; files with other endings come first."""
     lock: str = ""
     """The format's own lock file, locked while its state is changed."""
     read_lock: str = ""
@@ -156,13 +156,13 @@ class Conventions(Struct, frozen=True):
     backup: str = ""
     """The ending of the name under which the previous version of the main file is stored."""
     archive: str = ""
-    """Where the main file goes when the session has ended."""
+    """The path to which the main file is moved when the session has ended."""
     put_away: str = ""
-    """Where programs of this format move the folder of an ended session."""
+    """The folder into which other programs move the folder of an ended session."""
     folders: tuple[str, ...] = ()
     """Folders that a new session has from the start."""
     logs: tuple[str, ...] = ()
-    """Lists in the main file that only grow, from events alone."""
+    """Lists in the main file that only grow; all their elements come from events."""
     shared: tuple[str, ...] = ()
     """Files that all sessions of the folder share."""
     line_logs: tuple[str, ...] = ()
@@ -174,7 +174,7 @@ class Conventions(Struct, frozen=True):
     travels: bool = False
     """Whether its files state how the session is synced with other devices."""
     unshared: tuple[str, ...] = ("",)
-    """What git ignores in a new root folder: everything, unless other programs use it, too."""
+    """The paths that git ignores in a new root folder; "" stands for the whole folder."""
     named_after: tuple[str, str] = ("", "")
     """A folder whose files are named after their sessions, and the requirement for that."""
     artifacts: str = ""
@@ -182,9 +182,9 @@ class Conventions(Struct, frozen=True):
     salvaged_with: str = ""
     """The ending of files in the same folder from which a damaged session is restored."""
     home: str = ""
-    """Where in our home the folders of new sessions are, if the format has no root folder."""
+    """The folder in our home for new sessions, if the format has no root folder."""
     folder_prefix: str = ""
-    """How the names of those folders begin."""
+    """The beginning of the names of the folders in `home`."""
     root_setting: str = ""
     """The setting that changes the root folder."""
     definitions: str = ""
@@ -192,7 +192,7 @@ class Conventions(Struct, frozen=True):
     readme: str = ""
     """The text of the README.md in a new root folder."""
     unreadable: str = ""
-    """The requirement that its files can be read."""
+    """The requirement that a file breaks if it cannot be read."""
 
 
 class Format(Protocol):
@@ -200,7 +200,7 @@ class Format(Protocol):
 
     id: str
     document: str
-    """The number of the document that describes it, such as `S0`."""
+    """The number of the specification of the format, such as `S0`."""
     latest: frozenset[str] = frozenset()
     """Lists of facts of which its files have room for the last element only."""
     has_goal: bool = True
@@ -209,7 +209,7 @@ class Format(Protocol):
     conventions: Conventions = Conventions()
     signs: Signs = Signs()
     id_error: str = ""
-    """The beginning of the message about an invalid id, where its document gives one."""
+    """The beginning of the message about an invalid id, if the specification gives one."""
 
     def recognise(self, name: str, value: Any) -> float:
         """Return how certainly a parsed file has this format, from 0 to 1."""
@@ -312,8 +312,8 @@ class Format(Protocol):
         """Return a message and a question if only the user can decide about damaged files.
 
         `level` is the damage level of what was salvaged, empty if nothing was. The damaged files
-        would be renamed to `kept_as`. The choice `fresh` makes the place free, `manual` writes what
-        was salvaged; any other choice is passed to `answer`.
+        would be renamed to `kept_as`. The choice `fresh` only renames them, `manual` also
+        writes the salvaged facts to new files; any other choice is passed to `answer`.
         """
         return None
 
@@ -342,7 +342,7 @@ class Format(Protocol):
 
 @cache
 def load_format(id: str) -> Format:
-    """Return the format of an id; its module is loaded at the first call."""
+    """Return the format with this id; load its module at the first call."""
     require_known(id)
     module = import_module(REGISTRY[id][0])
     made: Format = module.FORMAT
@@ -350,7 +350,7 @@ def load_format(id: str) -> Format:
 
 
 def conventions_of(id: str) -> Conventions:
-    """Return the conventions of the format of an id."""
+    """Return the conventions of the format with this id."""
     return load_format(id).conventions
 
 
@@ -363,7 +363,7 @@ def canonical_name(chosen: str) -> str:
 
 
 def require_known(id: str) -> None:
-    """Refuse an unknown format."""
+    """Raise `InvalidInput` if there is no format with this id."""
     if id in REGISTRY:
         return
     import difflib
@@ -385,7 +385,7 @@ def unsafe_id(native_id: str) -> str:
 
 
 def require_id(format: Format, native_id: str) -> None:
-    """Refuse an id for new files that their format does not allow."""
+    """Raise `InvalidInput` if the format does not allow the id for new files."""
     if problem := format.why_invalid_id(native_id):
         word = format.id_error or f"Invalid {format.id} session ID"
         raise InvalidInput(f"{word} {native_id!r}", why=problem, session=native_id)

@@ -9,7 +9,7 @@ REGISTRY: dict[str, tuple[str, str]] = {
     "essay": ("forestay.formats.essay.format", ""),
     "orchestrator": ("forestay.formats.orchestrator.format", ".claude"),
 }
-"""Id → module of its folder, and its root folder in a project (empty: one per session)."""
+"""Format id → its module, and its root folder in a project (empty: one per session)."""
 
 SESSION_FILES: dict[str, tuple[str, ...]] = {
     "ai-session": (
@@ -26,4 +26,4 @@ SESSION_FILES: dict[str, tuple[str, ...]] = {
     "craft": (".craft/cache/orchestration-sessions/*.json",),
     "orchestrator": (".claude/orchestrator-session.json",),
 }
-"""Id → pattern of session files in a project, if the root folder has other files, too."""
+"""Format id → pattern of session files, if the root folder also contains other files."""

@@ -35,7 +35,7 @@ def _id_line(data: bytes) -> re.Match[bytes] | None:
     if found is None or _COMMENTS.fullmatch(data, 0, found.start()):
         return found
     try:
-        # After other lines it can be part of a text, which would change without it.
+        # After other lines, such a line can be part of a text value, which must not change.
         rest = data[: found.start()] + data[found.end() :]
         is_comment = Document.parse(data, "yaml").value == Document.parse(rest, "yaml").value
     except Unreadable:
@@ -44,7 +44,7 @@ def _id_line(data: bytes) -> re.Match[bytes] | None:
 
 
 def _extra(value: Any) -> dict[str, Any]:
-    """Return what is under our key; nothing if another program, or a newer version, wrote it."""
+    """Return the mapping under our key; empty if a newer version or another program wrote it."""
     extra = mapping(mapping(value).get(EXTRA))
     return extra if extra.get("v") == _VERSION["v"] else {}
 

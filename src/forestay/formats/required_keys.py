@@ -1,4 +1,4 @@
-"""Restore keys that a document requires and an edit removed.
+"""Restore keys that a specification requires and an edit removed.
 
 An edit without a required key, or with a null that is not allowed, is read as if it still had the
 earlier value, and the next rendering has the key again at its earlier position. Other keys that an
@@ -17,7 +17,7 @@ from forestay.formats.port import INFO, Format, Tree, Where
 from forestay.formats.text.document import keys_in
 
 Places = dict[str | int, "Places"]
-"""Nested keys down to those that are missing."""
+"""Nested mappings of keys; the innermost keys are those that are missing."""
 
 
 def restore_required(

@@ -129,7 +129,7 @@ _MARKS: dict[str, tuple[int, ...]] = {
     "=======": (1,),
     ">>>>>>>": (0, 1),
 }
-"""Conflict marker → the sides to which the lines after it belong (none: the common ancestor)."""
+"""Conflict marker → the sides that have the lines after it; none for the common ancestor."""
 _LINE = re.compile(r"[^\n]*\n|[^\n]+")
 
 
@@ -354,7 +354,7 @@ _VALUE = re.compile(
     r"|[0-9]{1,15}\b|\[[\d\s,]{0,9000}"
 )
 _MOST_PLACES = 100
-"""How many places with a key are tried: its value is read again at each."""
+"""The most occurrences of a key at which its value is searched for."""
 
 
 def _read_fields(text: str, keys: Iterable[str]) -> Remains:

@@ -55,10 +55,10 @@ class Rule(Struct, frozen=True, kw_only=True):
     """Words of other specifications that are accepted, too."""
     shape: str = ""
     code: str = ""
-    """The code of a value that does not match `shape`."""
+    """The code of the finding for a value that does not match `shape`."""
     fine: str = ""
     style: str = ""
-    """The code of a value that does not match `fine`."""
+    """The code of the finding for a value that does not match `fine`."""
     low: int | None = None
     high: int | None = None
     need: dict[str, str] = {}
@@ -70,7 +70,7 @@ class Rule(Struct, frozen=True, kw_only=True):
     """Whether unknown keys are allowed."""
     each: Rule | None = None
     bare: str = ""
-    """The code of a text where an object is expected."""
+    """The code of the finding for a text in the place of an object."""
     moment: bool = False
     blank: str = ""
     """A pattern of the placeholders in a template."""
@@ -159,7 +159,7 @@ def warn(code: str, message: str, at: str, req: str, severity: str = WARNING) ->
 
 
 def nodes(root: Node, key: str) -> list[tuple[str, Node]]:
-    """Return the objects in a list, each with its path."""
+    """Return the objects in the list under a key, each with its path."""
     listed = enumerate(sequence(root.get(key)))
     return [(f"{key}[{place}]", each) for place, each in listed if isinstance(each, dict)]
 
@@ -175,7 +175,7 @@ def check_time_order(
 
 
 def check_unique_agents(agents: Iterable[tuple[str, Node]], req: str) -> Iterator[Finding]:
-    """Yield a finding for each agent whose id another agent has."""
+    """Yield a finding for each agent that has the same id as an earlier agent."""
     met: set[str] = set()
     for at, agent in agents:
         id = text(agent.get("id"))
@@ -213,7 +213,7 @@ def _check_text(rule: Rule, value: str, strict: bool, at: str) -> Iterator[Findi
         return
     known = value in rule.words or not rule.words
     if not known and value in rule.also:
-        message = f"{at} is {short(value)}; the document's words are {', '.join(rule.words)}"
+        message = f"{at} is {short(value)}; the specification's words are {', '.join(rule.words)}"
         yield Finding("foreign-word", _mild(strict), message, where=at, requirement=rule.req)
     elif not known:
         message = f"{at} is {short(value)}, which is none of {', '.join(rule.words)}"
@@ -229,7 +229,7 @@ def _check_text(rule: Rule, value: str, strict: bool, at: str) -> Iterator[Findi
 def _check_number(rule: Rule, value: float, strict: bool, at: str) -> Iterator[Finding]:
     low = rule.low if rule.low is not None else value
     high = rule.high if rule.high is not None else value
-    if not low <= value <= high:  # true of NaN as well
+    if not low <= value <= high:  # NaN is never between them
         message = f"{at} must be between {rule.low} and {rule.high}"
         yield _fault(rule, "out-of-range", message, at)
 
@@ -252,7 +252,7 @@ def _check_object(rule: Rule, value: dict[str, Any], strict: bool, at: str) -> I
             yield from check_value(known, inner, strict=strict, at=_join(at, key))
         elif not rule.free:
             severity = ERROR if strict else INFO
-            message = f"the document defines no key {short(key)} here; it is preserved"
+            message = f"the specification has no key {short(key)} here; it is preserved"
             yield Finding(
                 "unknown-key", severity, message, where=_join(at, key), requirement=rule.req
             )

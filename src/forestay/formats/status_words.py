@@ -1,8 +1,8 @@
 """Translate between our statuses and the words that each format has for them.
 
 There is one table for sessions and one for units (steps and agents). Where several statuses share
-a word, reading returns the most common one (`PLAIN_SESSION`, `PLAIN_UNIT`); the exact one travels
-under our own key.
+a word, reading returns the most common one (`PLAIN_SESSION`, `PLAIN_UNIT`); the exact one is stored
+under our key `forestay`.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ PLAIN_UNIT = (
     "skipped",
 )
 
-# Spellings found in real files in addition to the words of the documents.
+# Spellings found in real files in addition to the words of the specifications.
 ALSO_SESSION = dict(zip(PLAIN_SESSION, PLAIN_SESSION, strict=True)) | {
     "complete": "completed",
     "done": "completed",

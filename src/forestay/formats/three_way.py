@@ -48,7 +48,7 @@ from forestay.formats.to_events import (
 
 Plain = dict[str, Any]
 Clean = Callable[[Any], Any]
-"""Clean plain facts as the journal does before it stores their texts."""
+"""A function that cleans plain facts as the journal does before it stores their texts."""
 _Unit = TypeVar("_Unit", StepFact, AgentFact)
 _TIMES = ("started_at", "ended_at")
 _CLOSED = ("done", "skipped")
@@ -105,11 +105,11 @@ def changes(
 
 def merge_facts(before: Plain, after: Plain, today: Plain) -> tuple[Plain, list[str], list[str]]:
     """Merge base, edit and current facts; return the result, contested fields and the residue."""
-    _lift(before, after)
+    _drop_derived_failure(before, after)
     merged, conflicts = trees.merge(*_filled(before, after, today))
     merged = {key: each for key, each in merged.items() if each not in ([], {})}
     residue = [_stay_open(merged, today)] if ("status",) in conflicts else []
-    residue.append(_astray(before, after, today, merged))
+    residue.append(_restore_open_position(before, after, today, merged))
     in_file = [path for path in conflicts if not _is_compatible(path, after, today)]
     contested = [".".join(map(str, path)) for path in in_file]
     return merged, contested, residue
@@ -126,11 +126,11 @@ def _filled(*sides: Plain) -> list[Plain]:
 
 
 def _is_compatible(path: trees.Path, after: Plain, today: Plain) -> bool:
-    """Return whether two values of a field do not contradict each other.
+    """Return whether the two new values of a field do not contradict each other.
 
-    Both sides record where, when and how often they wrote, stopped or resumed. Different times are
-    never a contradiction, different pause reasons only if both sides are paused, and different
-    reasons for the end only if both have ended.
+    Different times and counters never do, because each side records its own. Different reasons for
+    a pause contradict each other only if both sides are paused, different reasons for the end only
+    if both sides have ended.
     """
     if path == ("status",):
         return _is_reached(after.get("status"), today.get("status"))
@@ -158,7 +158,7 @@ def _between(had: Plain, wanted: Plain, now: Facts) -> list[Move]:
 
 
 def _as_ours(facts: Facts, names: dict[str, StepFact]) -> Facts:
-    """Return facts with the journal's ids of steps: some formats have their own numbers."""
+    """Return facts with the journal's ids of steps, because some formats number their steps."""
 
     def called(name: str) -> str:
         return names[name].id if name in names else name
@@ -323,7 +323,7 @@ _COMPARED = 256_000
 
 
 _MEMBER_NAMES = (*trees.STRONG, *trees.WEAK, "message", "context")
-"""The keys that identify members of lists."""
+"""The keys that identify elements of lists."""
 
 
 def choose_base(id: str, found: Any, kept: Sequence[bytes], read: Callable[[bytes], Any]) -> Any:
@@ -372,7 +372,7 @@ class _Edit(Struct):
     made: list[Move]
 
     def moves_with(self, key: str, value: Any) -> list[Move]:
-        """Return the moves that would follow if one field had another value; None removes it."""
+        """Return the moves if the field `key` had another value; None removes the field."""
         rest = _less(self.merged, key)
         return _between(self.today, rest if value is None else rest | {key: value}, self.now)
 
@@ -383,7 +383,7 @@ class _Edit(Struct):
 
 
 def _unrecorded(edit: _Edit) -> list[str]:
-    """Return what the edit changed and no move records."""
+    """Return a line for each change of the edit that no move records."""
     before, after, today, merged = edit.before, edit.after, edit.today, edit.merged
     moved = merged.get("status") != today.get("status") or is_resumed(edit.made)
     silent = _DERIVED | _WITH_STATUS if moved else _DERIVED
@@ -458,7 +458,7 @@ def _recorded_names(edit: _Edit, key: str) -> set[str]:
     }
     if key != "steps":
         return texts
-    # Some files know steps by their titles only.
+    # Some files identify steps by their titles only.
     steps = _named(msgspec.convert(edit.merged, Facts), edit.now).steps
     names = (_name("steps", element) for element in edit.merged.get("steps", []))
     return texts | {name for name, step in zip(names, steps, strict=True) if step.id in texts}
@@ -481,8 +481,8 @@ def _stay_open(merged: dict[str, Any], today: dict[str, Any]) -> str:
     return f"status: {theirs}"
 
 
-def _astray(before: Plain, after: Plain, today: Plain, merged: Plain) -> str:
-    """Restore our position if an edit makes a closed step the current one; return the residue."""
+def _restore_open_position(before: Plain, after: Plain, today: Plain, merged: Plain) -> str:
+    """Restore the current position if an edit sets it to a closed step; return the residue."""
     place, was = after.get("position", ""), before.get("position", "")
     steps = {s.get("id"): s.get("status", "pending") for s in merged.get("steps", [])}
     if place == was or steps.get(place or was) not in _CLOSED:
@@ -492,7 +492,7 @@ def _astray(before: Plain, after: Plain, today: Plain, merged: Plain) -> str:
     return f"position: {place}" if place and merged.get("status") != "completed" else ""
 
 
-def _lift(before: Plain, after: Plain) -> None:
+def _drop_derived_failure(before: Plain, after: Plain) -> None:
     """Remove a failed status from the edited facts if the edit did not cause it.
 
     Formats without a word for failure derive it from an error, even from one that is not new.
@@ -506,6 +506,6 @@ def _lift(before: Plain, after: Plain) -> None:
 
 
 def _named(facts: Facts, now: Facts) -> Facts:
-    """Give steps that the format identifies by title only the ids that the journal has."""
+    """Return facts in which steps without an id get the id that the journal has for the title."""
     facts.steps = [step for _, step in match_steps(now.steps, facts.steps, tasks_in(now))]
     return facts

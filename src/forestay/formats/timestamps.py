@@ -1,6 +1,6 @@
 """Read timestamps in every spelling found in session files, and write them in the same spelling.
 
-A replaced timestamp keeps its style: zone (`Z`, an offset, none), separators and the number of
+A replaced timestamp retains its style: zone (`Z`, an offset, none), separators and the number of
 fraction digits. Timestamps without a zone are read as local time or UTC, as the caller chooses.
 """
 
@@ -15,7 +15,7 @@ _STAMP = re.compile(
     r"(Z|z|[+-](?:[01]\d|2[0-3]):?[0-5]\d)?\Z",
     re.ASCII,
 )
-# All years of `datetime` except a day at each end, where a zone may lead out of range.
+# All times of `datetime` except a day at each end, where a zone could lead out of range.
 _FIRST, _LAST = -62_135_510_400_000, 253_402_214_399_999
 
 
@@ -24,7 +24,7 @@ _UTC = (None, "Z", "z")
 
 
 def read(text: object, naive: str = "local") -> int | None:
-    """Return the time of a timestamp in UTC milliseconds; None for anything else."""
+    """Return the time of a timestamp in UTC milliseconds; None if it is not a timestamp."""
     if not isinstance(text, str):
         return None
     return _read_utc(text) if text.endswith("Z") else _read(text, naive)
@@ -57,7 +57,7 @@ def _read(text: str, naive: str) -> int | None:
 def write(
     moment: int, style: object = "", *, milliseconds: bool = False, naive: str = "local"
 ) -> str:
-    """Return a timestamp, in the style of the one it replaces if that is valid."""
+    """Return a time as a timestamp, in the style of the timestamp it replaces if that is valid."""
     moment = max(_FIRST, min(moment, _LAST))
     match = _STAMP.match(style) if isinstance(style, str) else None
     if match is None:

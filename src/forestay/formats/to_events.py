@@ -1,8 +1,8 @@
 """Translate facts into events for the journal.
 
 `moves` returns the events that lead from the facts a file had before to those it has now, each with
-its time if the file has it. Adopting a file is the same, starting from no facts. Values that are
-true of one machine (paths of the project, device names) cause no event.
+its time if the file has it. Adopting a file is the same, starting from no facts. Values that
+depend on the machine (paths of the project, device names) cause no event.
 
 Steps are found by their id, else by their title (`match_steps`): formats that list plain sentences
 have no ids.
@@ -181,7 +181,7 @@ def match_steps(
 
 
 def step_id(title: str) -> str:
-    """Return a readable id for a step that has only a title; equal titles give equal ids."""
+    """Return a readable id for a step that has only a title; the same title gives the same id."""
     slug = re.sub(r"[^a-z0-9]+", "-", title.lower())[:24].strip("-")
     return slug or f"t-{digest_of(title.encode())[:8]}"
 
@@ -246,7 +246,7 @@ def _unit_moves(old: Any, new: Any, events: dict[str, _Maker]) -> Iterator[Move]
 
 
 def category_of(word: str) -> str:
-    """Return the category that an error is recorded with."""
+    """Return the category with which an error is recorded, for the word in a file."""
     return word if word in CATEGORIES else "logical"
 
 
@@ -263,7 +263,7 @@ def _agent_moves(base: Facts, new: Facts) -> Iterator[Move]:
             again = list(_unit_moves(old, agent, _AGENT_EVENTS))
             yield from again
             if any(isinstance(move.body, ev.AgentStarted) for move in again):
-                old = None  # a new run has no progress yet
+                old = None  # the new run has no progress yet
         was = old or AgentFact(agent.id)
         values = ((name, getattr(agent, name)) for name in _PROGRESS)
         changed = {name: value for name, value in values if value != getattr(was, name)}
@@ -300,7 +300,10 @@ def _verdict_moves(base: Facts, new: Facts) -> Iterator[Move]:
 
 
 def _withdrawn_verdicts(base: Facts, new: Facts) -> list[str]:
-    """Return the steps that had a verdict and started again, or that are open without one now."""
+    """Return the ids of steps whose verdict no longer holds.
+
+    Such a step had a verdict, and now it started again or is open without a verdict.
+    """
     judged = {check.step for check in new.checkpoints}
     began = {step.id: step.started_at for step in base.steps}
     again = {

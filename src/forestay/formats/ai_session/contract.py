@@ -1,10 +1,10 @@
 """Write and verify acknowledgments of the session-state contract: `contract-acknowledgment.md`.
 
 A *specification* is the text that is acknowledged, as bytes: the project's own if it has one, else
-the contract that is shipped here. An acknowledgment is a *block* of fixed form, one per agent, all
-in one file. A block holds the specification's checksum, so a change of one byte makes it stale.
+the contract that is part of Forestay. An acknowledgment is a *block* of fixed form, one per agent,
+all in one file. A block holds the specification's checksum, so a change of one byte makes it stale.
 
-Blocks of other agents, and any other text in the file, stay as they are, byte for byte: callers
+Blocks of other agents, and any other text in the file, stay unchanged, byte for byte: callers
 read and write the file with `errors="surrogateescape"`, without translating newlines.
 """
 
@@ -26,7 +26,7 @@ from forestay.formats.port import ERROR, INFO, WARNING
 FILE = "contract-acknowledgment.md"
 VERSION = "1.0"
 ORIGINAL_SHA256 = "06416afc017a6d008f6c784c0f52a698113ee02bb29b056be0fb22213862bfb4"
-"""Of the specification, version 1.0, that this contract restates."""
+"""The checksum of version 1.0 of the original specification, which our contract restates."""
 
 CHANGED = "Contract has changed since acknowledgment"
 AGAIN = "Re-acknowledgment required"
@@ -87,7 +87,7 @@ _MARK = re.compile(
     rf"|(?P<pledge>{_PLEDGE}).*?)[ \t\r]*(?:\n|\Z)",
     re.MULTILINE,
 )
-"""The lines of a block; other lines are ignored."""
+"""Matches the lines that belong to a block; all other lines are ignored."""
 
 
 def block(agent: str, moment: int, spec: bytes) -> str:
@@ -106,7 +106,7 @@ def block(agent: str, moment: int, spec: bytes) -> str:
 
 
 def parse(text: str) -> list[Acknowledgment]:
-    """Return the blocks of a file in order; other text is ignored."""
+    """Return the blocks in the text of an acknowledgment file, in order; ignore other text."""
     found: list[Acknowledgment] = []
     heading, fields = -1, dict[str, str]()
     begin = end = 0
@@ -131,7 +131,7 @@ def parse(text: str) -> list[Acknowledgment]:
             close()
             heading, fields, pledged = -1, {}, False
         if mark["heading"]:
-            # Fields before this line without an agent's name belong to no block.
+            # Fields above this line that have no agent's name belong to no block.
             heading, fields = mark.start(), {}
         elif mark["key"]:
             if not fields:
@@ -157,7 +157,7 @@ def put(text: str | None, agent: str, moment: int, spec: bytes) -> str:
 
 
 def join(text: str, other: str) -> str:
-    """Return a file's text with the blocks of agents that only the other text has."""
+    """Return `text` with the blocks of those agents added that only `other` has."""
     known = {each.agent for each in parse(text)}
     for each in parse(other):
         if each.agent not in known:
@@ -166,7 +166,7 @@ def join(text: str, other: str) -> str:
 
 
 def _end_block(text: str) -> str:
-    """Return the text with the line breaks at its end that a following block needs."""
+    """Return the text with an empty line at its end, so that a block can follow."""
     if not text or text.endswith("\n\n"):
         return text
     return text + ("\n" if text.endswith("\n") else "\n\n")
@@ -179,7 +179,8 @@ def verify(text: str | None, agent: str, spec: bytes) -> Verdict:
     """Return whether an agent has acknowledged the specification in its current form."""
     known = parse(text or "")
     if not known:
-        return Verdict(False, [_finding("contract-missing", ERROR, "no acknowledgment", "S0-94")])
+        message = "no agent has acknowledged the contract"
+        return Verdict(False, [_finding("contract-missing", ERROR, message, "S0-94")])
     own = [each for each in known if each.agent == agent.strip()]
     if own:
         return _verdict([], own[0], spec)
@@ -192,7 +193,7 @@ def verify(text: str | None, agent: str, spec: bytes) -> Verdict:
 
 
 def verify_all(text: str | None, spec: bytes) -> dict[str, Verdict]:
-    """Return the verdict for every agent in the file; if there is no agent, one under ""."""
+    """Return agent → verdict for every agent in the file; one for "" if it has no agent."""
     own: dict[str, Acknowledgment] = {}
     for each in parse(text or ""):
         own.setdefault(each.agent, each)
@@ -224,13 +225,15 @@ def _check_block(given: Acknowledgment, spec: bytes) -> Iterator[Finding]:
     if not given.headed:
         yield _finding("contract-no-heading", WARNING, f"`{_HEADING}` is missing", "S0-95")
     if not given.pledged:
-        yield _finding("contract-not-pledged", WARNING, "the closing sentence is missing", "S0-100")
+        yield _finding(
+            "contract-not-pledged", WARNING, "the pledge at its end is missing", "S0-100"
+        )
     if timestamps.read(given.date) is None and timestamps.read(f"{given.date}T00:00:00Z") is None:
         yield _finding("contract-date", WARNING, f"{given.date!r} is not an ISO 8601 date", "S0-97")
 
 
 def summary(text: str | None, spec: bytes) -> str:
-    """Return a text with one line on the contract and one line per agent."""
+    """Return one line about the contract, and one line per agent that acknowledged it."""
     lines = [f"Session state contract {version_of(spec)}, sha256 {checksum(spec)}"]
     verdicts = verify_all(text, spec)
     for each in parse(text or ""):

@@ -4,11 +4,11 @@
     schema    deviations from the contract                  salvage   facts in damaged files
     history_log    which lines the log lacks
 
-This module combines them into a `Format`, with what only this format has: the status report and
-the folder's README.
+This module combines these modules into a `Format`, and adds the status report and the README of the
+folder, which other formats do not have.
 
-The index, `active-features.yaml`, belongs to all sessions of the folder. A caller that cannot
-parse it must not write the tree it gets from `put`: a new index would hide the other sessions.
+The index, `active-features.yaml`, lists all sessions of the folder. If the index cannot be parsed,
+the tree that `put` returns must not be written: its new index would hide the other sessions.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from msgspec import Struct
 
 from forestay.base.findings import Finding
 from forestay.formats.ai_session import read
-from forestay.formats.ai_session.history_log import without_news
+from forestay.formats.ai_session.history_log import without_new_commands
 from forestay.formats.ai_session.read import ARCHIVE, ARTIFACTS, INDEX, LOG, PLAN, STATE
 from forestay.formats.ai_session.salvage import salvage, salvage_index
 from forestay.formats.ai_session.schema import LINE_KEYS, check_files
@@ -71,7 +71,7 @@ restored.
 
 
 class AiSession(Format):
-    """Document S0. The keys of its trees are paths relative to `.ai-session/`."""
+    """The format of specification S0. Keys of its trees are paths relative to `.ai-session/`."""
 
     id = read.ID
     document = "S0"
@@ -96,7 +96,7 @@ class AiSession(Format):
     id_error = "Error: Invalid feature ID"
 
     def recognise(self, name: str, value: Any) -> float:
-        """Recognise a file by its keys, not by its name, because files get renamed."""
+        """Return how certainly a file has this format, by its keys: its name can have changed."""
         if isinstance(value, list):
             lines = [mapping(line) for line in value[:20]]
             if not lines:  # a session in which nothing has happened yet
@@ -109,7 +109,7 @@ class AiSession(Format):
         if current:
             return 1.0 if "feature_id" in node or "model_in_use" in current else 0.3
         if "feature_id" in node and ("version" in node or "current_state" in node):
-            return 0.5  # only the beginning of a state
+            return 0.5  # the file has only the beginning of a state
         feature, phases = mapping(node.get("feature")), sequence(node.get("phases"))
         by_feature = feature and ("phases" in node or {"id", "created_at"} <= feature.keys())
         is_plan = by_feature or any("phase_id" in mapping(phase) for phase in phases)
@@ -150,7 +150,7 @@ class AiSession(Format):
         return write_facts(old, facts, where)
 
     def in_current_form(self, tree: Tree, where: Where) -> Tree:
-        """Return a session of any version in our version, to be written next to the original."""
+        """Return a session of any version in version `VERSION`, to write next to the original."""
         key, state = read.key_of(tree, STATE), read.part(tree, STATE)
         first = {} if "version" in state else {"version": read.VERSION}
         return {**tree, key: first | state | {"version": read.VERSION}} if state else tree
@@ -175,7 +175,7 @@ class AiSession(Format):
         return refuses(name)
 
     def lines_before(self, lines: list[Any], known: int, now: Facts, where: Where) -> list[Any]:
-        return without_news(lines, known, now.commands, where)
+        return without_new_commands(lines, known, now.commands, where)
 
     def reading(self, tree: Tree, where: Where) -> Reading:
         has_own = any(tree.get(read.key_of(tree, file)) for file in read.OWN)
@@ -244,7 +244,7 @@ def _own_entries(tree: Tree, id: str) -> list[tuple[int, Any]]:
 
 
 def _restore_entry(tree: Tree, before: Tree) -> tuple[Tree, list[str]]:
-    """Restore the session's entry in the index, or only its id if the rest still exists."""
+    """Restore the session's entry in the index, or only the id if the entry lost only that."""
     id = read.identity(before)
     key, was = read.key_of(tree, INDEX), read.entry_of(before, id)
     if not was or not isinstance(tree.get(key), dict) or _own_entries(tree, id):
@@ -270,7 +270,7 @@ def _spread_status(tree: Tree, before: Tree) -> Tree:
 
 
 def _is_line(node: dict[Any, Any]) -> bool:
-    """Return whether a value is a line of a log."""
+    """Return whether a mapping has the keys of a line of the log."""
     most = len(node.keys() & LINE_KEYS) > len(LINE_KEYS) - 3
     return most or ("timestamp" in node and bool({"command", "event"} & node.keys()))
 
@@ -291,7 +291,7 @@ _LAST = 5
 
 
 class Report(Struct):
-    """The status of a session, in figures."""
+    """The status of a session and the figures of its tasks and commands."""
 
     feature_id: str
     status: str
@@ -316,8 +316,10 @@ class Report(Struct):
 
 
 def report(tree: Tree, where: Where, clean: Callable[[str], str] = str) -> Report:
-    """Return the status report of one session at `where.now`; `clean` removes secrets from its
-    texts."""
+    """Return the status report of a session at `where.now`.
+
+    `clean` removes secrets from the texts of the report.
+    """
     facts = read.read_facts(tree, where)
     for command in facts.commands:
         command.name = clean(command.name)
@@ -362,7 +364,7 @@ def health(last_updated: int | None, now: int) -> str:
 
 
 def display(shown: Report) -> str:
-    """Return a report as text for people."""
+    """Return a report as text for the terminal."""
     is_over = shown.status == "completed"
     status = shown.status if is_over else f"{shown.status} ({shown.health})"
     rows = [

@@ -1,7 +1,7 @@
-"""Find out which lines the log of an `ai-session` lacks, and write them.
+"""Create the lines that the log of an `ai-session`, `history.jsonl`, lacks.
 
-A line has no id of its command or update, and lines are only ever added. So commands and updates
-are paired with the existing lines by their content; those without a line are new.
+A line does not have the id of its command or update, and lines are only ever added. So commands and
+updates are paired with the existing lines by their content; each one without a line gets a new one.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _TOGETHER_MS = 250
 
 
 def missing_lines(tree: Tree, was: Facts, facts: Facts, where: Where) -> list[Node]:
-    """Return the lines that the log lacks for the commands and updates of the facts."""
+    """Return a new line for each command and update in `facts` that has no line in the log."""
     pairs = _pair_lines(was.commands, facts.commands)
     commands = [command for at, command in enumerate(facts.commands) if at not in pairs]
     undated = timestamps.first(facts.updated_at, facts.began_at, where.now)
@@ -41,10 +41,10 @@ def missing_lines(tree: Tree, was: Facts, facts: Facts, where: Where) -> list[No
 
 
 def _known_from(new: list[int], tree: Tree, was: Facts, facts: Facts, where: Where) -> int:
-    """Return the index of the first new line whose active task is known; `new` has their times.
+    """Return the index of the first new line whose active task is known.
 
-    If the task did not change, it is known for all new lines; otherwise only for the last line and
-    those recorded together with it. Which task was active at an older line is unknown.
+    `new` has the times of the new lines. If the active task did not change, it is known for all of
+    them; otherwise only for the last line and the lines recorded together with it.
     """
     if not where.brief:
         return len(new) - bool(facts.updates)
@@ -52,10 +52,13 @@ def _known_from(new: list[int], tree: Tree, was: Facts, facts: Facts, where: Whe
     return 0 if same else next(n for n, at in enumerate(new) if new[-1] - at < _TOGETHER_MS)
 
 
-def without_news(
+def without_new_commands(
     lines: list[Any], known: int, commands: list[CommandFact], where: Where
 ) -> list[Any]:
-    """Return a log without lines after the first `known` whose command is not in `commands`."""
+    """Return a log without the commands that an edit added.
+
+    These are the lines after the first `known` ones whose command is not in `commands`.
+    """
     found = {at: one for at, line in enumerate(lines) if (one := read.command_of(line, where))}
     pairs = _pair_lines(list(found.values()), commands)
     places = list(found)
@@ -64,21 +67,21 @@ def without_news(
 
 
 def _with_times(new: Sequence[_New], latest: int, undated: int) -> Iterator[tuple[int, _New]]:
-    """Yield new commands or updates, each with a time not earlier than the one before it."""
+    """Yield new commands or updates with their times, raised so that they never decrease."""
     for each in new:
         latest = max(latest, timestamps.first(each.at, undated))
         yield latest, each
 
 
 def _earliest_time(tree: Tree, was: Facts, where: Where) -> int:
-    """Return the earliest time for a new line.
+    """Return the earliest time that a new line may have: that of the latest existing line.
 
-    An event from another device, or from before the clock was set back, that is older than the
-    existing lines is written as an update of now.
+    An older event, from another device or from before the clock was set back, is written with
+    this time.
     """
     updated = timestamps.first(was.updated_at, 0)
     if where.brief:
-        # Every update of the state changes the index too; one of them alone may be in the future.
+        # Every update changes the times in the state and the index; one of the two may be wrong.
         active = read.entry_of(tree, was.native_id).get("last_active")
         return min(updated, timestamps.first(timestamps.read(active, where.naive), updated))
     stamps = (mapping(line).get("timestamp") for line in read.log_of(tree))
@@ -88,8 +91,10 @@ def _earliest_time(tree: Tree, was: Facts, where: Where) -> int:
 
 
 def _missing_updates(tree: Tree, was: Facts, facts: Facts, where: Where) -> list[UpdateFact]:
-    """Return the updates that the log lacks: those after the first one that it contains, or all
-    if the log is gone."""
+    """Return the updates without a line, from the first update that has a line on.
+
+    If the log file is missing, return all updates.
+    """
     if where.brief or (read.key_of(tree, STATE) and not read.key_of(tree, LOG)):
         return facts.updates
     lines = [line for line in read.log_of(tree) if read.is_update(line)]
@@ -100,10 +105,10 @@ def _missing_updates(tree: Tree, was: Facts, facts: Facts, where: Where) -> list
 
 
 def _updates_since(updates: list[UpdateFact], shown: int) -> list[UpdateFact]:
-    """Return the updates since a time that the state shows, where no line shows how far the log is.
+    """Return the updates since `shown`, the time in the state file, for a log without update lines.
 
-    Within that second the order is unknown: all but the first are returned, as the first one set
-    the time; none where the session was adopted, as the files contained them already.
+    Of the updates within the second of `shown`, the first set the time in the state and is left
+    out. In an adopted session all of that second are left out: the files contained them already.
     """
     latest, adopted = 0, any(each.kind == "session.adopted" for each in updates[:1])
     for at, each in enumerate(updates):
@@ -114,10 +119,10 @@ def _updates_since(updates: list[UpdateFact], shown: int) -> list[UpdateFact]:
 
 
 def _written_updates(lines: list[Node], updates: list[UpdateFact], where: Where) -> set[int]:
-    """Return the indexes of the updates that have a line, of the same time or of a later one.
+    """Return the indexes of the updates that have a line with the same or a later time.
 
-    A line can be later than its update where a clock was set back, or where an old copy of the
-    log replaced the first line: then it is that of the first remaining older update.
+    A line can be later than its update if the clock was set back, or if an old copy of the log
+    replaced the first line. Such a line is paired with the first older update that has no line.
     """
     exact = pair(
         lines,
@@ -154,7 +159,7 @@ def _line(tree: Tree, each: CommandFact | UpdateFact, at: int, of_now: bool) -> 
 
 
 def line_of(command: CommandFact, at: int, model: str) -> Node:
-    """Return a line of the log, with its keys in the contract's order."""
+    """Return the line of the log for a command, with its keys in the order of the contract."""
     failed = command.status != "success"
     line = {
         "timestamp": timestamps.write(at),
@@ -185,7 +190,7 @@ _SAME_COMMAND = [
 
 
 def _pair_lines(old: list[CommandFact], new: list[CommandFact]) -> dict[int, int]:
-    """Pair commands with their lines in the log."""
+    """Return index in `new` → index in `old` for the commands that have a line in the log."""
     pairs = {command: line for line, command in pair(old, new, _SAME_COMMAND).items()}
     return pairs | _late_pairs(old, new, pairs)
 
@@ -193,7 +198,7 @@ def _pair_lines(old: list[CommandFact], new: list[CommandFact]) -> dict[int, int
 def _late_pairs(
     old: list[CommandFact], new: list[CommandFact], pairs: dict[int, int]
 ) -> dict[int, int]:
-    """Pair commands appended late or without a time: their line has the time of the one before."""
+    """Pair commands with lines of a later time: those appended late, or without a time."""
     found: dict[int, int] = {}
     for without in (("model", "timestamp"), ("model", "timestamp", "task_id")):
         free = defaultdict[Hashable, list[int]](list)
@@ -201,7 +206,7 @@ def _late_pairs(
             free[_written(old[at], *without)].append(at)
         for at, command in enumerate(new):
             if at in pairs or at in found or (command.task and "task_id" in without):
-                continue  # only the line of a command that names no task may name the one at hand
+                continue  # a line may have another task only if its command has none
             same = free[_written(command, *without)]
             fitting = (line for line in same if _is_later(old[line], command))
             if (line := next(fitting, None)) is not None:

@@ -8,10 +8,10 @@ The keys of a tree are paths relative to the format's root folder, `.ai-session/
     active-features.yaml            the *index*, shared by all sessions of the folder
 
 Any key may be missing; the value None is a file without content. A single file may have its bare
-name (`state.yaml`). Several files contain the same value; the first one that does is used: the id
-from state, folder, plan; the status from the index, then the state (some programs write a `status`
-there and never change the index, so it counts while the index has "active"); the times from
-state, index, plan.
+name (`state.yaml`). Some values are in several files; the first file that has the value is used.
+The id comes from the state, the folder's name, the plan; the times come from the state, the index,
+the plan. The status comes from the index; if that has "active", a `status` in the state is used,
+because some programs write it into the state and never change the index.
 
 Tasks that belong to no phase are in a phase of their own, `LOOSE`, which is not a step.
 """
@@ -48,10 +48,10 @@ MODELS = ("gemini", "opus", "sonnet")
 DEFAULT_MODEL = "sonnet"
 DEFAULT_DESCRIPTION = "AI Orchestrator Feature"
 DESCRIPTION = f"{ID}.description"
-"""The attribute that carries a plan's description, unless it is the default."""
+"""The attribute for the description of a plan; absent for the default description."""
 LOOSE = "unphased"
 NOBODY = "unknown"
-"""How the log names an agent that is not known."""
+"""The name that the log has for an unknown agent."""
 
 Node = dict[Any, Any]
 
@@ -68,7 +68,7 @@ _UNFOLDED = str.maketrans(
 
 
 def slug(words: str) -> str:
-    """Return words in lowercase ASCII, joined by hyphens, cut at a word within 40 characters."""
+    """Return words in lowercase ASCII, joined by hyphens: as many as fit into 40 characters."""
     folded = unicodedata.normalize("NFKD", words.casefold().translate(_UNFOLDED))
     plain = folded.encode("ascii", "ignore").decode()
     joined = re.sub(r"[^a-z0-9]+", "-", plain).strip("-")
@@ -101,7 +101,7 @@ def fault_of_id(native_id: str) -> tuple[str, str]:
         why = "a lowercase, hyphen-separated slug and a date are needed: {slug}-{YYYY-MM-DD}"
         return why, "S0-20" if _DATED.search(native_id) else "S0-18"
     if len(native_id) > _LONGEST_ID:
-        return f"it is longer than {_LONGEST_ID} characters", "S0-18"
+        return f"the id is longer than {_LONGEST_ID} characters", "S0-18"
     try:
         date.fromisoformat(match[2])
     except ValueError:
@@ -144,7 +144,7 @@ def folder(tree: Tree) -> str:
 
 
 def identity(tree: Tree) -> str:
-    """Return the feature id: from the state, else the folder, the plan, a sole index entry."""
+    """Return the feature id from the state, else the folder, the plan, or the only index entry."""
     if id := text(part(tree, STATE).get("feature_id")) or folder(tree):
         return id
     id = text(mapping(part(tree, PLAN).get("feature")).get("id"))
@@ -171,7 +171,7 @@ def current_of(tree: Tree) -> Node:
 
 
 def version_of(tree: Tree) -> str:
-    """Return the version of the state file; by the contract a missing one is 1.0."""
+    """Return the version of the state file; the contract defines a missing one as 1.0."""
     version = part(tree, STATE).get("version", VERSION)
     if isinstance(version, str):
         return version
@@ -181,7 +181,7 @@ def version_of(tree: Tree) -> str:
 
 
 def writable(tree: Tree) -> bool:
-    """Return whether the version is known; files of other versions are shown, never written."""
+    """Return whether Forestay may write the files: only those of a known version."""
     return version_of(tree) in (VERSION, "1")
 
 
@@ -231,7 +231,7 @@ def walk(plan: Node, where: Where) -> Iterator[Placed]:
         for task in _tasks_in(phase):
             step = _task_fact(task, parent, where)
             if (step.id, step.title) == (own, title):
-                own = ""  # it stands for the phase itself, see `_merged`
+                own = ""  # the task stands for the phase itself, see `_merged`
             elif step.id in taken:
                 step.id = ""
             taken.add(step.id)
@@ -251,7 +251,7 @@ def phases_of(listed: list[Any]) -> Iterator[tuple[str, Node]]:
 
 
 def tasks_of(plan: Node) -> Iterator[Node]:
-    """Yield the tasks of a plan as they are in the file."""
+    """Yield the mappings of all tasks in a plan file."""
     for phase in sequence(plan.get("phases")):
         yield from _tasks_in(mapping(phase))
 
@@ -293,8 +293,8 @@ def _task_fact(task: Node, parent: str, where: Where) -> StepFact:
 def _merged(placed: list[Placed]) -> list[StepFact]:
     """Return the steps; a phase and the task that only repeats its name become one step.
 
-    A phase has no status and no times in the contract, so one without tasks gets a task of the
-    same name for them. They remain the phase's when that task is renamed.
+    In the contract a phase has no status and no times, so a phase without tasks gets a task of the
+    same name, which has them. They still count as the phase's if that task is renamed.
     """
     own = {each.step.parent: each.step for each in placed if _is_own(each)}
     return [
@@ -307,7 +307,7 @@ def _merged(placed: list[Placed]) -> list[StepFact]:
 
 
 def _is_own(placed: Placed) -> bool:
-    """Return whether a task stands for its phase."""
+    """Return whether a task stands for its phase: it has the phase's id (see `_merged`)."""
     step = placed.step
     if step.id:
         return step.id == step.parent
@@ -328,7 +328,7 @@ _COMMAND_FIELDS = (
 
 
 def command_of(line: Any, where: Where) -> CommandFact | None:
-    """Return the command in a line of the log; None for events and anything else."""
+    """Return the command in a line of the log; None if the line has no command."""
     line = mapping(line)
     if not text(line.get("command")) or is_update(line):
         return None
@@ -350,7 +350,7 @@ def is_update(line: Any) -> bool:
 
 
 def milliseconds(value: Any) -> int | None:
-    """Return a whole number of milliseconds, or None."""
+    """Return a value as a whole number of milliseconds; None if it is not a duration."""
     found = number(value)
     return None if found is None or found < 0 else round(found)
 
@@ -399,7 +399,7 @@ def status_of(tree: Tree, native_id: str) -> str:
 
 
 def times_of(tree: Tree, native_id: str, where: Where) -> tuple[int | None, int | None]:
-    """Return when the session began and when it last changed."""
+    """Return when the session began and when it last changed; None if no file has the time."""
     current, entry = current_of(tree), entry_of(tree, native_id)
     feature = mapping(part(tree, PLAN).get("feature"))
     began = (current.get("started_at"), entry.get("started_at"), feature.get("created_at"))

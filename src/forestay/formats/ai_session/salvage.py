@@ -3,11 +3,11 @@
 An intact YAML file is parsed as usual. Others are read line by line, ignoring indentation, because
 that is what gets damaged: lines inserted into others, `active_features: []` followed by entries, an
 entry without its first line, a torn end, git's conflict markers. The readable lines become a tree,
-and facts are read from it as from any other.
+from which facts are read as from intact files.
 
-What the state no longer contains is inferred: the start from the index, else the plan, else the
-first line of the log; task and model from the log's last line. Each inference is reported. Where
-the two sides of a merge conflict disagree neither is used, and both are reported.
+Values that the state no longer contains are inferred: the start from the index, else the plan, else
+the first line of the log; task and model from the last line of the log. Each inference is reported.
+If the two sides of a merge conflict have different values, neither is used, and both are reported.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _MOST = 1024 * 1024
 _MOST_OF_LOG = 16 * 1024 * 1024
 _MOST_REPORTED = 20
 _MOST_TORN_RECORDS = 10_000
-"""How many records of a log that are not JSON are searched for fields, which is slow."""
+"""The most records of a log that are searched for fields if they are not JSON: it is slow."""
 
 
 class Report(Struct):
@@ -47,7 +47,7 @@ class Report(Struct):
 
 
 def salvage(bundle: Bundle, where: Where) -> Salvaged | None:
-    """Return the facts that are left, and what was inferred and lost; None when nothing is."""
+    """Return the facts in damaged files, and what was inferred and lost; None if all is lost."""
     report = Report()
     tree: Tree = {}
     for file in (STATE, PLAN, LOG, INDEX):
@@ -94,8 +94,8 @@ def _read_yaml(data: bytes, file: str, report: Report) -> Node:
 def _read_sides(data: bytes, file: str, report: Report) -> list[list[Node]]:
     """Return the elements in the lines of a text, or in each side if it has a merge conflict.
 
-    The losses of sides are not reported: their lines have no numbers, and differences are
-    reported anyway.
+    Unreadable lines inside the sides of a conflict are not reported: they have no line numbers.
+    Values in which the sides differ are reported by the caller.
     """
     content = decode_damaged(data)[0]
     if len(content) > _MOST:
@@ -107,7 +107,7 @@ def _read_sides(data: bytes, file: str, report: Report) -> list[list[Node]]:
 def _read_elements(content: str, file: str, report: Report) -> list[Node]:
     """Return the elements of a file's lists, each with the first value of each key.
 
-    The first element is what comes before any list. Lines that cannot be read are reported.
+    The first element has the keys before any list. Lines that cannot be read are reported.
     """
     elements: list[Node] = [{}]
     unread: list[int] = []
@@ -135,13 +135,16 @@ def _read_elements(content: str, file: str, report: Report) -> list[Node]:
         more = f" and {len(unread) - _MOST_REPORTED} more" if len(unread) > _MOST_REPORTED else ""
         report.lost.append(f"{file}: line {shown}{more} cannot be read")
     if lines[-1].strip():
-        end = f"it breaks off in line {len(lines)}; what followed, if anything did"
+        end = f"the file breaks off in line {len(lines)}; any later lines are lost"
         report.lost.append(f"{file}: {end}")
     return elements
 
 
 def _parse_scalar(raw: str, *, is_last: bool = False) -> Any:
-    """Return a value; in the last line, only a closing quote shows that it is complete."""
+    """Return the value of a YAML scalar, or `_TORN` if it may have been cut off.
+
+    In the last line of a file, only a closing quote shows that the value is complete.
+    """
     raw = raw.strip()
     if match := _QUOTED.match(raw):
         inner = match[0][1:-1]
@@ -169,7 +172,7 @@ _FEATURE_KEYS = ("id", "name", "description", "created_at")
 
 
 def _scan_state(both: list[list[Node]], report: Report) -> Node:
-    """Return a state from its keys, wherever they are."""
+    """Return a state from its known keys, at whatever level of the file they are."""
     known = (*_STATE_KEYS, *_CURRENT_KEYS)
     flat = [
         {key: each[key] for each in reversed(side) for key in known if key in each} for side in both
@@ -193,7 +196,7 @@ def _merge_sides(both: list[Node], what: str, report: Report) -> Node:
 
 
 def _scan_index(both: list[list[Node]], report: Report) -> Node:
-    """Return an index; several entries of one session count where they agree."""
+    """Return an index; of several entries for one session, use the values that all share."""
     by_id: dict[str, list[Node]] = {}
     for element in (element for side in both for element in side):
         others = ("active_features", "artifacts")
@@ -237,7 +240,7 @@ _LOG_KEYS = (
 
 
 def _read_log(data: bytes, file: str, report: Report) -> list[Any]:
-    """Return the records of a log; of one that is not JSON, the fields that can be found."""
+    """Return the records of a log; of a record that is not JSON, the fields that can be found."""
     made, torn = [], 0
     for number, record in _split_records(decode_damaged(data, _MOST_OF_LOG)[0]):
         value = mapping(_parse_json(record, None))
@@ -250,13 +253,13 @@ def _read_log(data: bytes, file: str, report: Report) -> list[Any]:
             if not value.keys() & {"command", "event"}:
                 report.lost.append(f"{file}: line {number} cannot be read")
                 continue
-            report.inferred.append(f"{file}: line {number} is no JSON; read piece by piece")
+            report.inferred.append(f"{file}: line {number} is not JSON; single fields were read")
         made.append(value)
     return made
 
 
 def _split_records(content: str) -> Iterator[tuple[int, str]]:
-    """Yield records with their line number; a line that starts none continues the one above."""
+    """Yield each record with its line number; a line that begins no record continues the last."""
     number, held = 0, list[str]()
     for at, line in enumerate(content.split("\n"), 1):
         if marker_in(line):
@@ -275,7 +278,7 @@ def _split_records(content: str) -> Iterator[tuple[int, str]]:
 
 
 def _infer(tree: Tree, facts: Facts, report: Report, where: Where) -> None:
-    """Fill what the state lacks from the other files, and report it."""
+    """Set facts that the state lacks from the other files, and report each as inferred."""
     current, lines = read.current_of(tree), [mapping(line) for line in read.log_of(tree)]
     moments = (timestamps.read(line.get("timestamp"), where.naive) for line in lines)
     seen = [moment for moment in moments if moment is not None]

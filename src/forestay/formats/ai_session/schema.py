@@ -1,8 +1,8 @@
 """Check the `ai-session` files: one table of rules per file, and checks across values.
 
 Deviations in the log are reported once per kind, with their count: a log is long, and its lines
-are never changed. A value that is still the placeholder of the contract's template is reported as
-that, and as nothing worse.
+are never changed. A value that is still a placeholder of the contract's template is reported only
+as that, not also as invalid.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ _TASK_TEMPLATES = ("task ID or null", "current task ID or null")
 
 # --- rules -------------------------------------------------------------------------------------
 
-# A number is read as a name and unknown keys are ignored, so names cause warnings only.
+# A wrong name causes only a warning: numbers are read as names, and unknown keys are ignored.
 _object = partial(object_rule, free=True)
 _name = partial(text_rule, shape=r"\S", code="empty-value", says="filled in", mild=True)
 _id = partial(text_rule, templates=(_ID_TEMPLATE,))
@@ -155,7 +155,7 @@ _LOG = Rule(type="array", req="S0-37")
 
 
 def check_files(tree: Tree, where: Where, *, strict: bool = False) -> list[Finding]:
-    """Return every deviation of a session's files; with `strict`, also from our own rules."""
+    """Return every deviation of the files from the contract; with `strict`, from our rules, too."""
     found = [*_check_presence(tree, where)]
     for file, (rule, check) in _CHECKS.items():
         if key := read.key_of(tree, file):
@@ -208,7 +208,7 @@ def _check_version(tree: Tree, strict: bool) -> Iterator[Finding]:
         severity, why = ERROR, "is unknown; such a file is shown, never written"
         fault = ("version-unknown", f"{short(version)} {why}", "S0-90")
     elif version not in (VERSION, "1"):
-        severity, why = WARNING, f"is newer than {VERSION}; shown, never written"
+        severity, why = WARNING, f"is newer than {VERSION}; the file is shown, never written"
         fault = ("version-newer", f"{short(version)} {why}", "S0-88")
     elif state["version"] != VERSION:
         fault = ("version-not-text", f'should be the text "{VERSION}"', "S0-88")
@@ -232,7 +232,7 @@ def _check_id(node: Node, key: str, at: str = "") -> Iterator[Finding]:
 
 
 def _check_same_id(tree: Tree, id: Any, at: str, req: str) -> Iterator[Finding]:
-    """Report an id of another session; the folder's name decides, else the state."""
+    """Yield a finding if an id is not the session's, which the folder's name or the state has."""
     ours = read.folder(tree) or text(read.part(tree, STATE).get("feature_id"))
     if isinstance(id, str) and ours and id != ours and id != _ID_TEMPLATE:
         message = f"{at} is {short(id)}, but the session is {short(ours)}"
@@ -283,7 +283,7 @@ def _check_task(task: Node, at: str, where: Where) -> Iterator[Finding]:
 def _check_unique(
     key: str, steps: list[tuple[str, Node]], severity: str, req: str
 ) -> Iterator[Finding]:
-    """Report an id once, at its second use."""
+    """Yield a finding for each id that is used more than once, at its second use."""
     uses: dict[str, int] = defaultdict(int)
     for at, node in steps:
         id = name(node.get(key))
@@ -310,7 +310,7 @@ def _check_log(tree: Tree, where: Where, strict: bool) -> Iterator[Finding]:
         at, node = f"[{number}]", mapping(line)
         found += _check_line(tree, node, line, at, strict)
         if moment is not None and moment < latest:
-            message = f"{at}.timestamp is earlier than a line above"
+            message = f"{at}.timestamp is earlier than that of a line above"
             found.append(warn("time-runs-back", message, f"{at}.timestamp", "S0-75"))
         latest = max(latest, moment or 0)
         lasted = read.milliseconds(node.get("duration_ms"))
@@ -352,7 +352,7 @@ def _check_index(tree: Tree, where: Where, strict: bool) -> Iterator[Finding]:
         return
     entry = read.entry_of(tree, id)
     if not entry:
-        message = f"{short(id)} is not listed"
+        message = f"{short(id)} is not listed in {INDEX}"
         yield warn("not-listed", message, "active_features", "S0-57")
         return
     at = next(f"active_features[{n}]" for n, each in enumerate(listed) if each is entry)
@@ -369,7 +369,7 @@ def _check_index(tree: Tree, where: Where, strict: bool) -> Iterator[Finding]:
 
 @lru_cache(maxsize=1)
 def _check_entries(listed: bytes, naive: str, strict: bool) -> tuple[Finding, ...]:
-    """Return the deviations of the entries; cached, as all sessions of a folder share an index."""
+    """Return the deviations of the index's entries; cached, because all sessions share them."""
     found, entries = list[Finding](), json.loads(listed)
     by_id: dict[str, list[int]] = defaultdict(list)
     for number, entry in enumerate(entries):

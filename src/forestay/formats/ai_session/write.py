@@ -3,8 +3,8 @@
 A value is written only where the facts differ from the old files, so everything else retains its
 spelling, order and place. Three things are never changed: ids (a file with another id belongs to
 another session), lines of the log, and other sessions' entries in the index. A session without
-files gets all of them; a missing file of an existing session is created when there is something to
-write into it. A model that the contract does not allow is not written.
+files gets all of them; a missing file of an existing session is created when a value must be
+written into it. A model that the contract does not allow is not written.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def list_files(native_id: str) -> list[str]:
 
 
 def write_facts(old: Tree | None, facts: Facts, where: Where) -> Tree:
-    """Return the old tree, changed to contain the facts; a new tree where there is none."""
+    """Return the old tree, changed to contain the facts; a new tree if `old` is None."""
     tree = dict(old or {})
     for file, levels in _CHANGED_LEVELS.items():
         if key := read.key_of(tree, file):
@@ -72,7 +72,7 @@ def write_facts(old: Tree | None, facts: Facts, where: Where) -> Tree:
 
 
 _CHANGED_LEVELS = {STATE: 2, INDEX: 3, PLAN: -1, LOG: 1}
-"""File → the number of levels that writing can change, and that must be copied before."""
+"""File → the number of nested levels that writing can change, so they are copied first."""
 
 
 def _write_changes(tree: Tree, was: Facts, facts: Facts, where: Where) -> None:
@@ -84,7 +84,7 @@ def _write_changes(tree: Tree, was: Facts, facts: Facts, where: Where) -> None:
 
 
 def recreate(tree: Tree, where: Where) -> tuple[Tree, list[str]]:
-    """Return the tree with its missing files created, and a note on what each was inferred from."""
+    """Return the tree with its missing files created, and a note about the source of each."""
     facts = read_facts(tree, where)
     if not facts.native_id or not read.writable(tree):
         return copied(tree), []
@@ -106,13 +106,13 @@ def recreate(tree: Tree, where: Where) -> tuple[Tree, list[str]]:
 _SOURCES = {
     STATE: "the index, the plan and the specification",
     PLAN: "the state and the specification; phases and tasks are unknown",
-    LOG: "nothing: it is empty, what it held is lost",
+    LOG: "nothing: it is empty, its earlier lines are lost",
     INDEX: "the sessions next to it; which of them are finished is unknown",
 }
 
 
 def refuses(model: str) -> str:
-    """Return why a model may not be set, or an empty string."""
+    """Return why the contract does not allow a model, or an empty string."""
     return "" if model in MODELS else f"model must be one of {', '.join(MODELS)}, not {model!r}"
 
 
@@ -179,7 +179,7 @@ def _new_key(tree: Tree, file: str, native_id: str) -> str:
 
 
 def _ensure_file(tree: Tree, file: str, native_id: str, facts: Facts, where: Where) -> Any:
-    """Return a file's value; one that is missing, or of another type, is created."""
+    """Return the value of a file; create the file if it is missing or has another type."""
     key = read.key_of(tree, file) or _new_key(tree, file, native_id)
     if not isinstance(tree.get(key), list if file == LOG else dict):
         tree[key] = _new_files(native_id, facts, where)[file]
@@ -187,7 +187,7 @@ def _ensure_file(tree: Tree, file: str, native_id: str, facts: Facts, where: Whe
 
 
 def _ensure_part(node: Node, key: str, kind: type) -> Any:
-    """Return the list or mapping under a key; one that is missing, or of another type, is new."""
+    """Return the list or mapping under a key; create it if missing or of another type."""
     if not isinstance(node.get(key), kind):
         node[key] = kind()
     return node[key]
@@ -219,9 +219,9 @@ def _write_state(tree: Tree, was: Facts, facts: Facts, where: Where) -> None:
 
 
 def _active_task(facts: Facts, plan: Node, where: Where) -> str | None:
-    """Return the position as the plan names it, unless it is known to be no task.
+    """Return the plan's id of the current task; None if the position is known to be no task.
 
-    In the plan it may be known by its title alone.
+    The task is found by its id, or by its title if the plan has no id for it.
     """
     steps = _with_own_tasks(native(facts.steps), plan)
     tasks = {step.id for step in steps if step.unit == "task"}
@@ -237,14 +237,14 @@ def _active_task(facts: Facts, plan: Node, where: Where) -> str | None:
 
 
 def _new_times(was: Facts, facts: Facts) -> tuple[int | None, int | None]:
-    """Return a new start and a later last change; None where there is nothing to write."""
+    """Return the times of the start and last change to write; None for one that stays."""
     began = facts.began_at if facts.began_at != was.began_at else None
     is_later = was.updated_at is None or (facts.updated_at or 0) > was.updated_at
     return began, facts.updated_at if is_later else None
 
 
 def _is_moved(was: Facts, facts: Facts) -> bool:
-    """Return whether the status must be written because the word in the file means another one."""
+    """Return whether the word in the file stands for another status, so it must be replaced."""
     word = SESSION_WORDS[ID].get(facts.status)
     return bool(word) and was.status not in (facts.status, session_status(ID, word or ""))
 
@@ -281,7 +281,7 @@ def _write_plan(tree: Tree, was: Facts, facts: Facts, where: Where) -> None:
 
 
 def native(steps: list[StepFact]) -> list[StepFact]:
-    """Return the steps on the two levels that a plan has; a step that contains steps is a phase."""
+    """Return the steps on two levels, phases and tasks; a step that contains steps is a phase."""
     top = {step.id for step in steps if not step.parent and step.unit != "task"}
     around = {step.parent for step in steps} - top - {""}
     parents = {step.id: step.parent for step in steps if step.id} | dict.fromkeys(top, "")
@@ -306,8 +306,8 @@ def _outermost(parent: str, parents: dict[str, str]) -> str:
 def _with_own_tasks(steps: list[StepFact], plan: Node) -> list[StepFact]:
     """Return the steps, with a task of the same name in each phase without tasks (see `read`).
 
-    Not where the file has a status for its phases, nor for a phase that has no tasks in the file
-    and whose status, times and files are still empty.
+    No task is added if the phases of the file have a status, nor to a phase that has no tasks in
+    the file and whose status, times and files are still empty.
     """
     listed = dict(read.phases_of(sequence(plan.get("phases"))))
     unfit = {step.parent for step in steps}
@@ -339,16 +339,16 @@ def _write_steps(plan: Node, steps: list[StepFact], where: Where) -> None:
             moved.append((each, step))
     if moved:
         _remove_steps(phases, [each for each, _ in moved])
-        shelf = _Shelf(phases)
+        plan_index = _PlanIndex(phases)
         for each, step in moved:
-            shelf.add(each.node, step.parent)
+            plan_index.add(each.node, step.parent)
     around = {step.parent for step in steps if step.parent}
     gone = [each for old, each in enumerate(placed) if old not in pairs]
-    # A phase stays for the tasks that are left in it.
+    # A removed phase stays in the file while it has other tasks.
     _remove_steps(phases, [each for each in gone if each.step.id not in around])
-    shelf = _Shelf(phases)
+    plan_index = _PlanIndex(phases)
     for step in (step for step in added if step.unit == "task"):
-        shelf.add(_new_task(shelf.free_id(step), step, where), step.parent)
+        plan_index.add(_new_task(plan_index.free_id(step), step, where), step.parent)
 
 
 def _remove_steps(phases: list[Any], gone: list[Placed]) -> None:
@@ -358,8 +358,8 @@ def _remove_steps(phases: list[Any], gone: list[Placed]) -> None:
         listed[:] = [each for each in listed if id(each) not in nodes]
 
 
-class _Shelf:
-    """The phases of a plan and the ids of its tasks, indexed: plans may be long."""
+class _PlanIndex:
+    """The phases of a plan by id, and the ids of its tasks: an index, because plans can be long."""
 
     def __init__(self, phases: list[Any]) -> None:
         self._phases = phases
@@ -379,7 +379,7 @@ class _Shelf:
         _ensure_part(self._known[id], "tasks", list).append(task)
 
     def free_id(self, step: StepFact) -> str:
-        """Return the step's id, or a new one for a task that is known by its title alone."""
+        """Return the step's id, or an unused one for a task that has only a title."""
         stem = step.id or read.slug(step.title) or "task"
         id = stem
         while id in self._taken and not step.id:

@@ -4,7 +4,7 @@
     completed_work    sentences: steps that are done
     pending_tasks     sentences: all other steps
     decisions_made, files_modified      logs: entries are added and completed, removed if withdrawn
-    context_usage     tokens, in all and by agent
+    context_usage     tokens, the total and by agent
     teleportation     the state of sync; we write it if this machine has remotes, else it is read
                       as attributes `craft.teleportation.*`
     metadata          free; attributes `craft.craft_version`, `craft.tags`, `craft.notes`
@@ -115,7 +115,7 @@ def _get_attribute(value: Any, kind: str) -> Scalar:
 
 
 def _native(fact: Scalar, kind: str) -> Any:
-    """Return an attribute as the file spells it, or None if it is of another type."""
+    """Return the value to write for an attribute; None if the attribute has another type."""
     if kind == "array":
         return [line for line in fact.split("\n") if line] if isinstance(fact, str) else None
     return fact if isinstance(fact, _PLAIN[kind]) else None
@@ -125,7 +125,7 @@ def _native(fact: Scalar, kind: str) -> Any:
 
 
 def _agent_status(of: Node) -> str:
-    """Return the status: pending and waiting for another agent is blocked, aborted is skipped."""
+    """Return an agent's status: blocked if pending and waiting for another, skipped if aborted."""
     status = unit_status(schema.ID, text(of.get("status"))) or "pending"
     if status == "pending" and text(of.get("blocking_on")):
         return "blocked"
@@ -176,7 +176,7 @@ def _get_file(value: Any, where: Where) -> FileFact | None:
 
 
 def _get_attributes(root: Node, where: Where) -> dict[str, Scalar]:
-    # Values that are true of one machine only are not part of the session.
+    # Values that depend on the machine are not part of the session.
     sections = ("metadata",) if where.travel else ("teleportation", "metadata")
     return {
         name: known
@@ -215,7 +215,7 @@ def _get(name: str, root: Node, where: Where) -> Facts:
 
 
 def _fresh(facts: Facts, where: Where, native_id: str) -> Node:
-    """Return a new file with every key of the document, in its order."""
+    """Return a new file with every key of the specification, in its order."""
     now = facts.updated_at or facts.began_at or where.now
     device = facts.device or where.device or _DEVICE.kind.write("", None, where)
     spent = sum(_spent(facts).values())
@@ -371,7 +371,7 @@ def _fresh_agent(fact: AgentFact) -> Node:
 
 
 def _written_status(fact: AgentFact) -> str:
-    """Return the status that a reader will find in the entry that is written."""
+    """Return the status that a reader finds in the entry that is written for an agent."""
     word = {
         "status": unit_word(schema.ID, fact.status),
         "result": schema.RESULT_OF.get(fact.status),
@@ -430,7 +430,7 @@ def _put_attributes(section: Node, of: str, facts: Facts) -> None:
 
 
 def _put_travel(section: Node, travel: Travel) -> None:
-    """Write the state of sync, instead of the attributes about it, which are out of date."""
+    """Write the state of sync from `travel`; the attributes about it are out of date."""
     for key, value in _section_of(travel).items():
         if key not in section or not form.alike(section[key], value):
             form.insert(section, key, value, tuple(schema.TELEPORTATION.keys))

@@ -241,7 +241,7 @@ DECISION_ORDER, ERROR_ORDER = tuple(_DECISION.keys), tuple(_ERROR.keys)
 
 
 def published(*, strict: bool = False) -> dict[str, Any]:
-    """Return the JSON Schema 2020-12 of the document, or with `strict` that of what we write."""
+    """Return the JSON Schema 2020-12 of craft files; `strict` for files that we write."""
     history = "; ".join(" ".join(version) for version in VERSIONS)
     return {
         "$schema": DIALECT,
@@ -317,7 +317,9 @@ def _check_ids(root: Node) -> Iterator[Finding]:
     known = {*(text(agent.get("id")) for _, agent in agents), "", UNKNOWN_AGENT}
     for at, id in _named_agents(root):
         if id not in known:
-            yield warn("unknown-agent", f"{at} names {id[:60]!r}, which is no agent", at, "S2-21")
+            yield warn(
+                "unknown-agent", f"{at} names {id[:60]!r}, which is not an agent", at, "S2-21"
+            )
 
 
 def _named_agents(root: Node) -> Iterator[tuple[str, str]]:
@@ -334,7 +336,7 @@ def _check_change(change: Node, at: str) -> Iterator[Finding]:
         message = f"{at}.path is not relative to the project"
         yield warn("absolute-path", message, f"{at}.path", "S2-54")
     if change.get("action") == "created" and isinstance(change.get("hash_before"), str):
-        message = f"{at} was created, but has a hash from before"
+        message = f"{at} was created, but has a hash of an earlier content"
         yield warn("hash-before-creation", message, f"{at}.hash_before", "S2-60")
 
 
@@ -351,12 +353,12 @@ def _check_metadata(root: Node) -> Iterator[Finding]:
     for place, each in enumerate(shared):
         if isinstance(each, str) and not re.fullmatch(r"[^@\s]+@[^@\s]+", each):
             at = f"teleportation.shared_with[{place}]"
-            yield warn("not-an-address", f"{at} is no e-mail address", at, "S2-75")
+            yield warn("not-an-address", f"{at} is not an e-mail address", at, "S2-75")
     metadata = mapping(root.get("metadata"))
     for key, (shape, code, req) in _METADATA_SHAPES.items():
         if isinstance(metadata.get(key), str) and not re.fullmatch(shape, metadata[key]):
             at = f"metadata.{key}"
-            yield warn(code, f"{at} is not what it should be: {metadata[key][:60]!r}", at, req)
+            yield warn(code, f"{at} has an unusual form: {metadata[key][:60]!r}", at, req)
 
 
 _METADATA_SHAPES = {

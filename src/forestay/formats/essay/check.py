@@ -39,7 +39,7 @@ def find_faults(tree: Tree, where: Where, *, strict: bool = False) -> list[Findi
     if not doc:
         return [
             Finding(
-                "no-state", ERROR, "the file holds no session state", file=name, requirement="S3-1"
+                "no-state", ERROR, "the file has no session state", file=name, requirement="S3-1"
             )
         ]
     found = [
@@ -84,7 +84,7 @@ def _check_position(doc: dict[str, Any], where: Where) -> Iterator[Finding]:
         section, known = value_at(doc, path), max(sections(doc, stage), default=None)
         total = next((count for count in totals if is_count(count)), known)
         if is_count(section, 1) and total is not None and section > total:
-            message = f"section {section} is current, but there are {total}"
+            message = f"section {section} is current, but there are only {total}"
             yield _error("section-out-of-range", message, path, "S3-111")
     path = "stages.stage_4.current_paragraph"
     paragraph, current = value_at(doc, path), value_at(doc, "stages.stage_4.current_section")
@@ -106,7 +106,7 @@ def _check_counts(doc: dict[str, Any], where: Where) -> Iterator[Finding]:
     for place, entry in enumerate(sequence(value_at(doc, path))):
         total, done = (mapping(entry).get(f"{k}_paragraphs") for k in ("total", "completed"))
         if is_count(total) and is_count(done) and done > total:
-            message = f"{done} paragraphs are completed, but there are {total}"
+            message = f"{done} paragraphs are completed, but there are only {total}"
             yield warn("count-differs", message, f"{path}[{place}].completed_paragraphs", "S3-43")
 
 
@@ -150,7 +150,7 @@ def _check_results(doc: dict[str, Any], where: Where) -> Iterator[Finding]:
         if read_unit_status(unit.get("status")) != "done":
             continue
         if unit.get("completed_at", "") is None:
-            message = f"`{path}` is completed, but has no time"
+            message = f"`{path}` is completed, but has no completion time"
             yield warn("completed-without-time", message, f"{path}.completed_at", ended)
         if key and unit.get(key) in (None, ""):
             message = f"marked completed, but `{path}.{key}` names no file"

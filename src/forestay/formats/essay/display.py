@@ -1,6 +1,6 @@
 """Messages about an essay's session: the pause, the list of sessions, the resume.
 
-The document puts brackets around the variable parts of its messages; they are not printed, and
+The specification puts brackets around the variable parts of its messages; they are not printed, and
 parts that do not apply are left out.
 """
 

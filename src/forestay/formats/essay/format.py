@@ -1,8 +1,8 @@
 """The `essay` format: the folder of one essay that is written in four stages.
 
     fields         the session file as a table      check      the rules beyond single values
-    format         file ↔ facts                     salvage    the ladder for an unreadable file
-    stage_files    the files next to it             display    what a user is shown
+    format         file ↔ facts                     salvage    recovery of an unreadable file
+    stage_files    the results of the stages        display    messages for the user
 
 The format's root is the session's own folder, so its one tree key is `session-state.yaml`.
 
@@ -15,7 +15,7 @@ Writing changes only values that differ from the facts. Stages and attributes th
 have stay unchanged; an attribute of None is reset to the template's value. Entries of logs are
 added, never changed or removed, except for their key `resolved`. Sections that are no longer among
 the steps, or were skipped, are removed from their list. If a stage, section or session is completed
-and its result file is in the folder, the name of that file is written, as the document demands.
+and its result file is in the folder, the name of that file is written, as specified.
 """
 
 from __future__ import annotations
@@ -233,7 +233,7 @@ def _set_folder(doc: dict[str, Any], root: str) -> None:
 
 
 class _StateEdit:
-    """One pass over a document: `was` are the facts in it, `want` those to write."""
+    """Writes facts into a document: `was` are the facts in it, `want` the facts to write."""
 
     def __init__(self, doc: dict[str, Any], want: Facts, where: Where) -> None:
         self.doc, self.want, self.where = doc, want, where
@@ -358,7 +358,7 @@ class _StateEdit:
         for spot in [s for s in spots(self.doc) if s.field.attribute and s.name in wanted]:
             field, new = spot.field, wanted[spot.name]
             if new is not None and read_value(field, new) is None:
-                continue  # the field cannot hold it
+                continue  # the field does not allow this value
             before, after = (_get_attribute(field, v, self.around) for v in (spot.value, new))
             if before == after:
                 continue
@@ -369,7 +369,7 @@ class _StateEdit:
             part[spot.key] = field.default if new is None else new
 
     def _put_claims(self) -> None:
-        """Match claims to log entries by their words; equal ones in their order."""
+        """Write claims to the logs; a claim belongs to the next log entry with the same words."""
         deferred: dict[str, list[dict[str, Any]]] = {}
         for entry in _entries(self.doc, "deferred_verifications"):
             deferred.setdefault(entry["claim_text"], []).append(entry)
@@ -403,7 +403,7 @@ class _StateEdit:
         self.doc[log] = [*sequence(self.doc.get(log)), entry]
 
     def _put_revisits(self) -> None:
-        """Log the revisits of this pipeline that are not logged yet."""
+        """Add the revisits of essay stages that the revision history does not have yet."""
         places = [(revisit, place_of(revisit.step)) for revisit in self.want.revisits]
         stages = {stage_id(place[0]): place[0] for _, place in places if place}
         ours = [replace(one, step=stage_id(place[0])) for one, place in places if place]
@@ -418,7 +418,7 @@ def _are_done(steps: Mapping[str, StepFact]) -> bool:
 
 
 def _has_status(had: StepFact, step: StepFact) -> bool:
-    """Return whether a file gives the status of a step, in whatever word it uses for it."""
+    """Return whether the word in the file already stands for the status of a step."""
     return had.status in (step.status, read_unit_status(unit_word(ID, step.status)))
 
 
@@ -428,7 +428,7 @@ def _index(entry: Any) -> int:
 
 
 def defer_reason(reason: str) -> str:
-    """Return the document's word that is nearest to a reason for deferring a claim."""
+    """Return the specified word that is nearest to a reason for deferring a claim."""
     if reason in DEFER_REASONS:
         return reason
     words = reason.casefold()
@@ -441,7 +441,7 @@ def defer_reason(reason: str) -> str:
 
 _WRONG = ("wrong-type", "bad-stamp", "out-of-range", "stage-name-differs")
 _OWN_WORDS = ("status", "current_stage_name")
-"""Keys that allow only the specification's words; elsewhere authors can use their own."""
+"""Keys that allow only words of the specification; other keys allow any word."""
 
 
 def _is_wrong(finding: Finding) -> bool:
@@ -450,7 +450,7 @@ def _is_wrong(finding: Finding) -> bool:
 
 
 def _restore_sections(doc: dict[str, Any], old: dict[str, Any], stage: int) -> list[str]:
-    """Put sections back into their list, and count them; return their paths."""
+    """Restore removed sections in their list and its count; return a sentence for each."""
     listed, had = value_at(doc, f"stages.stage_{stage}.sections"), sections(old, stage)
     lost = had.keys() - sections(doc, stage).keys() if isinstance(listed, list) else set()
     if not lost:
@@ -470,7 +470,7 @@ def _restore_sections(doc: dict[str, Any], old: dict[str, Any], stage: int) -> l
 
 
 class Essay(Format):
-    """Document S3."""
+    """The format of specification S3."""
 
     id = ID
     document = "S3"
@@ -514,7 +514,7 @@ class Essay(Format):
         return "" if is_ours else "an essay's id is `essay-` and a UUID"
 
     def why_unusable_id(self, native_id: str) -> str:
-        """Accept ids of other programs: no file is named after an id here."""
+        """Return "": any id of another program can be used, as no file is named after it."""
         is_plain = native_id.isprintable() and len(native_id) <= 200 and "/" not in native_id
         return "" if native_id.strip() and is_plain else self.why_invalid_id(native_id)
 
@@ -527,7 +527,7 @@ class Essay(Format):
         doc = tree.get(name)
         if isinstance(doc, dict):
             _StateEdit(doc, facts, where).apply()
-            # A converted session did not know its folder yet.
+            # The file of a converted session does not have its folder yet.
             is_astray = where.moved or (where.root and doc.get("session_dir") == "")
             if is_astray and tree != old:
                 _set_folder(doc, where.root)

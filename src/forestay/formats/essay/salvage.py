@@ -3,7 +3,7 @@
     whole        only the bytes are odd (a byte order mark, UTF-16, zeros): the text is valid
     backup       `session-state.yaml.bak` is valid: it becomes the state again
     artifacts    the results of the stages show how far the work has come
-    manual       nothing shows it: the user chooses where to resume (`Question`, then `begin_at`)
+    manual       no result exists: the user chooses where to resume (`Question`, then `begin_at`)
 
 On the last two rungs, identity, configuration and logs come from the readable parts of the damaged
 file (`remains`: top-level keys whose lines are complete). Progress comes from the artifacts alone,
@@ -57,7 +57,7 @@ _LOST = (
     *("style_profile_path", "samples_dir_path", "pushback_level", "voice_calibration"),
     *("deferred_verifications", "user_overrides", "revision_history"),
 )
-"""What only the session file contains."""
+"""Values that only the session file contains, so they are lost with it."""
 _KEPT = ("pipeline_id", "started_at", "last_activity", "status", "session_dir", *_LOST, "output")
 _FIELD = {field.path: field for field in FIELDS}
 
@@ -222,7 +222,7 @@ class _Rebuild:
         kept = {key: value for key, value in found.items() if self._is_usable(key, value)}
         for key, value in kept.items():
             state[key] = {**state[key], **value} if isinstance(value, dict) else value
-        self.inferred += [f"{key}: from what is left of the file" for key in kept]
+        self.inferred += [f"{key}: from the readable part of the file" for key in kept]
         self.lost += [key for key in _LOST if key not in kept]
         # Derive the id from the folder, so that a second attempt gives the same id.
         state["pipeline_id"] = state["pipeline_id"] or make_id(self.where.root)
@@ -253,7 +253,7 @@ class _Rebuild:
         if result in self.bundle:
             self.part(stage).update(status="completed", completed_at=_stamp(approval.at))
             self.part(stage).update({key: self.path(name) for key, name in files.items()})
-            doubt = "" if approval.given else ", though without an approval of the user"
+            doubt = "" if approval.given else ", but the user has not approved it"
             self.inferred.append(f"stage {stage} is completed: {result} exists{doubt}")
 
     def _read_arguments(self) -> None:

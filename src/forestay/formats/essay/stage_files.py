@@ -1,6 +1,6 @@
 """The files next to an essay's session file: names, versions, contents, and the impact of changes.
 
-Each stage writes a Markdown file with known headings. If the session file is lost, each stage's
+Each stage writes a Markdown file with fixed headings. If the session file is lost, each stage's
 facts can be read from these headings:
 
     thesis       `## Thesis Statement`, `## Claim Type`
@@ -267,9 +267,9 @@ def _int(digits: str) -> int:
 # -- changes -------------------------------------------------------------------------------------
 
 Compare = Callable[[str, str], float]
-"""Return how similar two texts are, from 0 to 1."""
+"""A function that returns how similar two texts are, from 0 to 1."""
 Impact = tuple[str, str, list[int]]
-"""Impact, reason, sections."""
+"""The impact of a change, the reason for it, and the numbers of the sections concerned."""
 
 _ALIKE = 0.8
 
@@ -289,7 +289,7 @@ def assess_change(name: str, old: str, new: str, compare: Compare) -> Impact | N
 
 
 def _percent(part: float) -> str:
-    return f"{round(part * 100)}% as they were"
+    return f"{round(part * 100)}% similar"
 
 
 def _compare_theses(old: str, new: str, compare: Compare) -> Impact | None:
@@ -298,15 +298,15 @@ def _compare_theses(old: str, new: str, compare: Compare) -> Impact | None:
         kinds = f"{then.claim_type} → {now.claim_type}"
         return "major", f"the claim type changed: {kinds}; the essay has another direction", []
     if not then.statement and not now.statement:
-        return None  # the file does not have the known headings
+        return None  # the file does not have the headings of a thesis
     part = compare(then.statement, now.statement)
     if then.statement == now.statement:
-        return "minor", "the thesis statement is as it was", []
+        return "minor", "the thesis statement is unchanged", []
     if part >= _ALIKE:
         return "minor", "the thesis statement was reworded", []
     if part >= _ALIKE / 2:
         return "moderate", f"the thesis statement changed ({_percent(part)})", []
-    return "major", f"the thesis is another one ({_percent(part)})", []
+    return "major", f"the thesis was replaced ({_percent(part)})", []
 
 
 def _compare_outlines(old: str, new: str, compare: Compare) -> Impact | None:
@@ -320,7 +320,7 @@ def _compare_outlines(old: str, new: str, compare: Compare) -> Impact | None:
     }
     moved = sorted(number for numbers in changes.values() for number in numbers)
     if not moved:
-        return "minor", "every section of the outline is there and reworded at most", []
+        return "minor", "every section of the outline still exists, reworded at most", []
     parts = [
         f"{word} section{'s' * (len(numbers) > 1)} {', '.join(map(str, sorted(numbers)))}"
         for word, numbers in changes.items()

@@ -83,7 +83,7 @@ CORRUPTED = "The previous session file appears corrupted."
 
 
 def recovery(kept_as: str, recommended: str = "") -> Question:
-    """Return the question what to do about a corrupted file, to be renamed to `kept_as`."""
+    """Return the question how to handle a corrupted file, which will be renamed to `kept_as`."""
     fresh = f"Begin new session (old file kept as {kept_as})"
     choices = (
         Choice("fresh", "Start fresh", fresh),
@@ -231,7 +231,7 @@ def _with_errors(agents: list[AgentFact], errors: list[ErrorFact]) -> list[Agent
 
 
 def _fresh(facts: Facts, where: Where, native_id: str) -> Node:
-    """Return a new file with every key of the document, in its order."""
+    """Return a new file with every key of the specification, in its order."""
     now = facts.updated_at or facts.began_at or where.now
     path = facts.project_path or where.project_path
     name = path.replace("\\", "/").rstrip("/").rpartition("/")[2]
@@ -285,7 +285,7 @@ def _put_project(root: Node, facts: Facts, where: Where) -> None:
 
 
 def _put_agents(root: Node, facts: Facts, where: Where) -> None:
-    """Write the agents; a pending one stays if another program listed it, else it is a task."""
+    """Write the agents; a pending agent without an entry becomes a task (`_put_work`)."""
     known = {text(mapping(each).get("id")) for each in sequence(root.get("agents"))}
     spent = facts.tokens_by_agent
     agents = [

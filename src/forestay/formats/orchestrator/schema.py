@@ -194,7 +194,7 @@ RULES = object_rule(
         "goal": text_rule("S4-14"),
         "mode": text_rule(
             "S4-15",
-            # The specification has one example; the other modes come from its companion document.
+            # The specification has one example; its companion has the other modes.
             fine=rf"^({'|'.join(MODES)}){END}",
             style="unknown-word",
             says=f"one of {', '.join(MODES)}",
@@ -247,13 +247,14 @@ def as_alias(finding: Finding) -> Finding:
     """Return the finding of an unknown key that we read anyway as an `alias-key`."""
     if finding.code != "unknown-key" or finding.where not in _ALIASES:
         return finding
-    message = f"{finding.where} is no key of the document; it is read as {_ALIASES[finding.where]}"
+    read_as = _ALIASES[finding.where]
+    message = f"{finding.where} is not a key of the specification; it is read as {read_as}"
     severity = WARNING if finding.severity == INFO else finding.severity
     return finding._replace(code="alias-key", severity=severity, what=message, requirement="S4-7")
 
 
 def find_oddities(root: Node, where: Where) -> Iterator[Finding]:
-    """Yield what no rule for a single value can check; never an error."""
+    """Yield findings that no rule for a single value can express; never errors."""
     yield from _check_id(text(root.get("session_id")))
     yield from check_time_order(root, ("created", "updated"), "", "S4-10", where)
     agents = nodes(root, "agents")
@@ -295,7 +296,8 @@ def _check_usage(root: Node, where: Where) -> Iterator[Finding]:
         yield warn("percentage-differs", message, "context_usage.percentage", "X4-3", INFO)
     if word := pressure(tokens or 0):
         limit = COMPRESS_ABOVE if word == "compress" else WARN_ABOVE
-        message = f"the context holds more than {limit} tokens: {word}"
+        advice = "compress it" if word == "compress" else "it is getting full"
+        message = f"the context has {tokens} tokens, more than {limit}: {advice}"
         yield warn(f"tokens-{word}", message, "context_usage.estimated_tokens", "X4-3", INFO)
 
 
@@ -312,7 +314,9 @@ def _check_mode(root: Node, where: Where) -> Iterator[Finding]:
     tokens = COUNT.read(mapping(root.get("context_usage")).get("estimated_tokens"), where) or 0
     share = percentage(tokens, where.window)
     if share > mode.compress_at:
-        message = f"{share} % are used; {name} mode compresses at {mode.compress_at} %"
+        message = (
+            f"{share} % of the context is used; {name} mode compresses at {mode.compress_at} %"
+        )
         yield warn("compress-due", message, "context_usage.estimated_tokens", "X4-2", INFO)
 
 

@@ -1,4 +1,4 @@
-"""The classes that the praxis document names: `WorkflowState` and the resumption context.
+"""The classes that the praxis specification names: `WorkflowState` and the resumption context.
 
 `WorkflowState` has no clock: a subclass overrides `moment`. The rules of phases are in `read`.
 
@@ -43,7 +43,7 @@ class CheckpointStatus(StrEnum):
 
 @dataclass
 class PhaseArtifact:
-    """The results of a phase. Unknown keys are in `extra`."""
+    """The results of a phase; keys that the specification does not define are in `extra`."""
 
     phase_number: int
     evidence: dict[str, Any] = field(default_factory=dict)
@@ -67,13 +67,13 @@ class PhaseArtifact:
 
 
 def _known(kind: type) -> list[str]:
-    """Return the names of the fields that the document has, which are keys of its files."""
+    """Return the names of the fields of a class that the specification defines: all but `extra`."""
     return [each.name for each in fields(kind) if each.name != "extra"]
 
 
 @dataclass
 class WorkflowState:
-    """The state of one workflow session, as a value."""
+    """The state of one workflow session, as the specification defines it."""
 
     session_id: str
     workflow_type: str
@@ -149,12 +149,12 @@ class WorkflowState:
     # -- the steps of completing a phase -----------------------------------------------------------
 
     def _present(self, phase: int, now: datetime) -> datetime:
-        """Return a time that is not before any in the state: another clock may be ahead."""
+        """Return `now`, or the latest time in the state if that is later: its clock was ahead."""
         started = moment_of(self.phase_timing.get(phase, {}).get("started_at")) or now
         return max(now, started, self.created_at, self.updated_at, key=datetime.timestamp)
 
     def _archive_attempt(self, phase: int) -> None:
-        """Store a failed verdict, which is about to be replaced, as an attempt."""
+        """Add a failed verdict to `phase_attempts` before a new verdict replaces it."""
         verdict, artifact = self.checkpoints.get(phase), self.phase_artifacts.get(phase)
         if verdict is CheckpointStatus.FAILED and artifact is not None:
             attempt = {"checkpoint": verdict.value, **artifact.to_dict()}
@@ -186,7 +186,7 @@ _BY_PHASE: dict[str, tuple[Callable[[Any], Any], Callable[[Any], Any]]] = {
     "phase_timing": (dict, dict),
     "phase_attempts": (list, list),
 }
-"""Maps by phase: how a value is read and written."""
+"""Field with one value per phase → how such a value is read and written."""
 _REQUIRED = ("session_id", "workflow_type", "target_file", "current_phase")
 _FILE_ORDER = (
     *("session_id", "workflow_type", "target_file", "workflow_structure", "current_phase"),
@@ -231,9 +231,10 @@ class ResumptionContext(Struct, frozen=True):
 def resumption_context(
     state: WorkflowState, now: datetime, total: int | None = None
 ) -> ResumptionContext:
-    """Compute the resumption context at a time; `total` is the number of phases if known.
+    """Return the resumption context at the time `now`; `total` is the number of phases if known.
 
-    More phases completed than there are is an overrun: 100 percent, none remaining.
+    A session with more completed phases than its workflow has is at 100 percent, with no phase
+    remaining.
     """
     known = known_total(state.workflow_structure, state.metadata, total)
     first = first_phase(state.workflow_structure)
@@ -267,7 +268,7 @@ def _time_in_phase(state: WorkflowState, now: datetime) -> float | None:
     timing = state.phase_timing.get(state.current_phase) or {}
     if timing.get("completed_at") and state.current_phase in state.completed_phases:
         return None
-    # The current pause is added to its phase only at its end.
+    # The state adds a pause to the timing of its phase only when the pause ends.
     is_paused = state.lifecycle.get("paused")
     paused_at = moment_of(state.lifecycle.get("paused_at")) if is_paused else None
     return _active_time(timing, paused_at or now)

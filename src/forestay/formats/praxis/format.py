@@ -1,11 +1,11 @@
-"""The praxis format (document S1): one JSON file per workflow session, `{session_id}.json`.
+"""The praxis format (specification S1): one JSON file per workflow session, `{session_id}.json`.
 
     read      files of all generations → facts      write       facts → the redesigned form
-    schema    deviations                            api_types   the classes that the document names
+    schema    deviations                            api_types   classes that the specification names
 
-Files of older generations are shown with a warning and not changed, never migrated in place. Their
-redesigned form (`in_current_form`) is written next to them on request. Only that form is ever
-written: a session that comes back from another format comes back in it.
+Files of older generations are shown with a warning and not changed, never migrated in place. On
+request, their redesigned form (`in_current_form`) is written next to them. Only the redesigned form
+is ever written, also for a session that returns from another format.
 """
 
 from __future__ import annotations
@@ -70,16 +70,17 @@ class Praxis(Format):
         return [file_name(native_id)]
 
     def new_id(self, facts: Facts, where: Where, taken: frozenset[str]) -> str:
-        """Return a UUID derived from the session: the same session gets the same one."""
+        """Return a UUID derived from the session, so that a session always gets the same UUID."""
         seed = "\0".join((facts.goal, facts.target, str(facts.began_at), where.project_path))
         tries = (derive_uuid(f"{seed}\0{where.now}\0{n}") for n in range(len(taken) + 1))
         return next(made for made in tries if made not in taken)
 
     def why_invalid_id(self, native_id: str) -> str:
-        """Return why an id is invalid in what we write; what we read need only be safe."""
+        """Return why a new file cannot have this id; the id of a file that we read may be any
+        safe text."""
         if UUID.match(native_id):
             return ""
-        return unsafe_id(native_id) or "a praxis session id looks like a UUID"
+        return unsafe_id(native_id) or "a praxis session id must have the form of a UUID"
 
     def get(self, tree: Tree, where: Where) -> Facts:
         return read_facts(View(tree, where))
@@ -135,7 +136,7 @@ class Praxis(Format):
         return check_file(tree, where, strict=strict)
 
     def salvage(self, bundle: Bundle, where: Where) -> Salvaged | None:
-        """Return the facts that are left in the likeliest and largest session file."""
+        """Return the facts in the file that most likely is the session, the largest of equals."""
         names = sorted(bundle, key=lambda name: (not name.endswith(".json"), -len(bundle[name])))
         found = (_salvage_file(name, bundle[name], where) for name in names)
         return next(filter(None, found), None)

@@ -1,17 +1,17 @@
 """Read a praxis session file of any generation.
 
 The generations differ in shape: `redesign` has values in `lifecycle`, `workflow_structure` or
-`phase_timing` (the document's class adds them, empty, to an older file that it loads and saves);
+`phase_timing` (the specified class adds them, empty, to an older file that it loads and saves);
 the second generation (`ouroboros`, with times `ouroboros-timed`) has a `status` and related keys;
 `legacy` has neither, and `legacy-total` has its number of phases in `metadata`. A `View` is one
-file without the values of a wrong type, so that reading never fails; `read_facts` turns it into
+file without the values of a wrong type, so that reading never fails; `read_facts` turns a view into
 facts.
 
-Older programs marked the end by a `current_phase` that no workflow has. Such a value is not used:
-the position is then the last phase.
+Older programs marked the end of a session by a `current_phase` after the last phase. Such a session
+is read as being at its last phase.
 
-Before the redesign phases had no times. A completed phase ended when its evidence was stamped, and
-the next one began then; the first one began with the session.
+Before the redesign phases had no times. A completed phase is read as ended at the
+time of its evidence, when the next phase began; the first phase began with the session.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ REDESIGN, LEGACY, LEGACY_TOTAL = "redesign", "legacy", "legacy-total"
 OUROBOROS, OUROBOROS_TIMED = "ouroboros", "ouroboros-timed"
 
 ATTRIBUTE_PREFIX = "praxis."
-"""The prefix of an attribute that is a single value of `metadata`."""
+"""The prefix of attributes that are stored as single values in `metadata`."""
 NO_WORKFLOW, NO_TARGET = "forestay", "."
-"""Values for two required fields, for a session that has neither."""
+"""The values of two required fields for a session without a workflow and target."""
 MOST_PHASES = 1_000
-"""How many phases are listed as steps before any work was done in them."""
+"""The most phases that are listed as steps although no work was done in them yet."""
 
 SIGNATURE = (
     "workflow_type",
@@ -76,7 +76,7 @@ def seconds(value: object) -> float:
 def known_total(
     structure: Mapping[str, Any], metadata: Mapping[str, Any], given: object = None
 ) -> int | None:
-    """Return the number of phases: as recorded at the start, else later, else as `given`."""
+    """Return the number of phases recorded at the start, else one recorded later, else `given`."""
     candidates = (structure.get("total_phases"), metadata.get("total_phases"), given)
     return next((value for value in candidates if is_count(value)), None)
 
@@ -92,10 +92,10 @@ def last_phase(total: int, first: int) -> int:
 
 
 def is_finished(flag: object, completed: Iterable[int], total: int | None, first: int) -> bool:
-    """Return whether a session is complete: by its flag, else because all its phases are.
+    """Return whether a session is complete: by its flag, else if all its phases are completed.
 
-    A session with more completed phases than its workflow has (an overrun) is complete, too. One
-    without a flag and without a known number of phases is not complete.
+    A session with more completed phases than its workflow has (an overrun) is complete, too. A
+    session without a flag whose number of phases is unknown is not complete.
     """
     if flag:
         return True
@@ -103,7 +103,7 @@ def is_finished(flag: object, completed: Iterable[int], total: int | None, first
 
 
 def within(completed: Iterable[int], total: int, first: int) -> set[int]:
-    """Return the completed phases that belong to the workflow, without an overrun."""
+    """Return the completed phases whose numbers the workflow has."""
     return {phase for phase in completed if first <= phase <= last_phase(total, first)}
 
 
@@ -111,7 +111,7 @@ def within(completed: Iterable[int], total: int, first: int) -> set[int]:
 
 
 class _Duration(NamedTuple):
-    """A duration in whole milliseconds; `unit` is how many of them the file counts as one."""
+    """A duration in whole milliseconds; the unit of the file has `unit` milliseconds."""
 
     unit: int
 
@@ -197,7 +197,7 @@ def verdict_of(word: object) -> str:
 
 
 def by_phase(doc: Node, key: str) -> dict[int, Any]:
-    """Return a map of phases by number, without the keys that are no phase."""
+    """Return phase number → value from the map under a key; ignore keys that are not phases."""
     entries = mapping(doc.get(key)).items()
     return {
         int(name): value for name, value in entries if isinstance(name, str) and _KEY.match(name)
@@ -245,7 +245,7 @@ class View:
         return status_words.session_status("praxis", self.text("status").lower()) or ""
 
     def _position(self) -> int | None:
-        """Return the current phase; the last one where an older program counted past the end."""
+        """Return the current phase; the last phase if an older program counted beyond it."""
         current = self.current
         if current is None:
             return None
@@ -265,7 +265,10 @@ class View:
         return "failed" if self._ended_by_error() else "active"
 
     def _is_held(self) -> bool:
-        """Return whether a session with all phases completed is paused, or was resumed since."""
+        """Return whether a session stays open although all phases are completed.
+
+        That is the case if it is paused, or was resumed after the last phase.
+        """
         if not self.redesigned or self._flag():
             return False
         ends = (self.stamp(timing, "completed_at") or 0 for timing in self.timing.values())
@@ -285,11 +288,11 @@ class View:
         return ErrorFact(message, at=at) if message else None
 
     def _ended_by_error(self) -> bool:
-        """Return whether no phase succeeded after the last error and no resume came."""
+        """Return whether an error ended the session: no phase passed and no resume followed."""
         error = self.error()
         if error is None or error.at is None:
             return False
-        # A pause that is over was lifted, even if the file has no time for that.
+        # A pause that is over was followed by a resume, even if the file has no time for it.
         since = [self.stamp(self.lifecycle, key) for key in ("resumed_at", "paused_at")]
         ends = [self.stamp(self.timing.get(p, {}), "completed_at") for p in self.done]
         ends += [self.stamp(self.artifacts.get(p, {}), "timestamp") for p in self.done]
@@ -304,7 +307,7 @@ class View:
         return len(within(self.done, self.total, self.first)) / self.total
 
     def phases(self) -> list[int]:
-        """Return every phase that the file mentions, in order; never a number past the end."""
+        """Return every phase of the workflow that the file mentions, in order."""
         spoken = {*self.done, *self.checkpoints, *self.timing}
         if self.position is not None:
             spoken.add(self.position)
@@ -324,7 +327,7 @@ class View:
         return verdict_of(self.checkpoints[phase])
 
     def phase_status(self, phase: int) -> str:
-        # The verdict is that of the last attempt, so a failed one counts more than the list.
+        # A failed verdict of the last attempt overrides the list of completed phases.
         verdict = verdict_of(self.checkpoints.get(phase))
         if verdict == "failed":
             return "failed"
@@ -340,7 +343,7 @@ class View:
 
 
 def read_facts(view: View) -> Facts:
-    """Return the facts in a session file."""
+    """Return the facts in the view of a session file."""
     error, where, base = view.error(), view.where, view.structure.get("starting_phase")
     is_failed = view.status == "failed"
     pauses = get_fields(view.lifecycle, PAUSE_FIELDS, where)

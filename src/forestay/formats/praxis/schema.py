@@ -1,10 +1,11 @@
 """Check praxis session files: one table of rules per generation, and checks across values.
 
-An error is a value that another reader refuses or misunderstands, a warning one that readers
-tolerate, an info a useful remark. Files of older generations are checked by the rules of their
-generation; the old form itself is one warning. `strict` adds the rules for files that we write.
+A finding is an error if another reader refuses or misunderstands the value, a warning if readers
+tolerate it, and an info if it is only a useful remark. Files of older generations are checked by
+the rules of their generation, and get one warning for the old form. `strict` adds the rules for
+files that we write.
 
-`restore_required` restores what no edit may remove.
+`restore_required` restores the keys that no edit may remove.
 """
 
 from __future__ import annotations
@@ -67,7 +68,7 @@ def _phase(req: str) -> Rule:
     return count_rule(req, read.LARGEST_PHASE)
 
 
-# Totals have no type here: `_check_totals` compares them with what is read.
+# The rules do not limit totals: `_check_totals` checks them.
 _STRUCTURE = object_rule(
     "S1-32",
     {
@@ -185,7 +186,7 @@ def _check_rules(view: read.View, where: Where, strict: bool) -> Iterator[Findin
                 message = f"{name!r} is not the number of a phase"
                 yield warn("bad-phase-key", message, f"{key}.{name}", req)
     if strict and not view.redesigned:
-        yield warn("not-redesigned", "we write the redesigned form only", "", "S1-32", ERROR)
+        yield warn("not-redesigned", "Forestay writes only the redesigned form", "", "S1-32", ERROR)
     yield from check_value(_REDESIGN if view.redesigned else _OLDER, doc, strict=strict)
 
 
@@ -260,7 +261,7 @@ _VERDICT_FAULTS = {
     (True, "pending"): ("completed-but-pending", "S1-76", WARNING),
     (False, "passed"): ("passed-not-completed", "S1-76", WARNING),
 }
-"""Whether a phase is listed as completed, and its verdict → the contradiction."""
+"""Whether a phase is listed as completed, and its verdict → the code of the contradiction."""
 
 
 def _check_verdicts(view: read.View, where: Where, strict: bool) -> Iterator[Finding]:
@@ -306,11 +307,11 @@ def _check_flags(view: read.View, where: Where, strict: bool) -> Iterator[Findin
         return
     is_flagged = flags.get("completed") is True
     if view.complete and not is_flagged and not _was_resumed(view):
-        message = "all phases are completed, but the flag is not set"
+        message = "all phases are completed, but lifecycle.completed is not true"
         yield warn("complete-not-flagged", message, "lifecycle.completed", "S1-16")
     is_over = all(view.phase_status(phase) in ("done", "skipped") for phase in view.implied())
     if is_flagged and view.total is not None and not is_over:
-        message = "the flag is set, but not all phases are completed"
+        message = "lifecycle.completed is true, but not all phases are completed"
         yield warn("flagged-early", message, "lifecycle.completed", "S1-84")
     if is_flagged != (flags.get("completed_at") is not None):
         message = "completed and completed_at contradict each other"
@@ -321,7 +322,7 @@ def _check_flags(view: read.View, where: Where, strict: bool) -> Iterator[Findin
 
 
 def _was_resumed(view: read.View) -> bool:
-    """Return whether a complete session was resumed: only our own key can show that."""
+    """Return whether a completed session was resumed, which only our key `forestay` shows."""
     tree = {view.name: view.doc}
     return carry_over.read(load_format("praxis"), tree, view.where).status != "completed"
 
@@ -345,9 +346,9 @@ _CHECKS: tuple[Callable[[read.View, Where, bool], Iterator[Finding]], ...] = (
 def restore_required(tree: Tree, before: Tree, where: Where) -> tuple[Tree, list[str]]:
     """Return a session file with the required keys and the structure that it had before.
 
-    Required is what `check_file` reports as missing. A program that knows only the first
-    generation omits, or empties, the very sections that show the generation, so these come first.
-    A session is complete by the structure that it started with, unless the workflow is another.
+    The required keys are those that `check_file` reports as missing. A program that knows only the
+    first generation removes or empties the sections that show the generation, so these are restored
+    first. The structure that the session started with is restored unless the workflow changed.
     """
     was, now = read.View(before, where), read.View(tree, where)
     if not (was.doc and now.doc and was.redesigned):
@@ -357,7 +358,7 @@ def restore_required(tree: Tree, before: Tree, where: Where) -> tuple[Tree, list
         doc = {key: value for key, value in doc.items() if key not in read.REDESIGNED}
     lost = [k for k in _SECTIONS if k in was.doc and not isinstance(doc.get(k), dict)]
     if lost:
-        # A program that does not know these does not know our own keys either.
+        # A program that removed these sections does not know our own keys either.
         lost += [key for key in (ATTEMPTS, EXTRA) if key in was.doc and key not in doc]
     for key in lost:
         put_back(doc, was.doc, key)
@@ -365,7 +366,7 @@ def restore_required(tree: Tree, before: Tree, where: Where) -> tuple[Tree, list
         _end_passed_phases(doc, was, where)
 
     def concerns(finding: Finding) -> bool:
-        # An entry whose other values changed is another entry, to which no former value belongs.
+        # If the other values of an entry changed, it is a new entry: restore nothing in it.
         *parents, key = finding.where.split(".")
         entry, former = doc, was.doc
         for parent in parents:
@@ -384,10 +385,10 @@ def restore_required(tree: Tree, before: Tree, where: Where) -> tuple[Tree, list
                 structure[key] = was.structure[key]
                 notes.append(f"workflow_structure.{key} was changed")
     now = read.View({"": doc}, where)
-    # A number past the end can mean that all phases are over; otherwise it is no phase at all.
+    # A number after the last phase can mean that all phases are over; others are invalid.
     if now.current != now.position and not now.complete and was.current is not None:
         doc["current_phase"] = was.current
-        notes.append(f"current_phase: {now.current} is no phase")
+        notes.append(f"current_phase: {now.current} is not a phase")
     return ({**tree, name: doc}, notes) if notes else (tree, [])
 
 
@@ -403,8 +404,10 @@ def _is_lacking(finding: Finding) -> bool:
 
 
 def _end_passed_phases(doc: dict[str, Any], was: read.View, where: Where) -> None:
-    """End phases that a program without times passed when their evidence was stamped, and start
-    the next phase then."""
+    """Set the missing times of phases that a program without times marked as passed.
+
+    Such a phase ends at the time of its evidence, and the next phase starts then.
+    """
     now, timing = read.View({"": doc}, where), mapping(doc["phase_timing"])
     for phase in now.completed:
         at = now.stamp(now.artifacts.get(phase, {}), "timestamp")

@@ -1,11 +1,11 @@
 """Write facts into a praxis session file in the redesigned form.
 
 A fact is compared with the one read from the old file, and the file is changed only where the two
-differ; so a file that contains the facts already is left alone, in whatever spelling.
+differ; so a file that already contains the facts is not changed, whatever its spelling.
 
-Phases are numbered. Steps that came from such a file carry their number in their id (`phase-3`);
-other steps are numbered in their order (`number_phases`). Only the outermost steps are phases, and
-where some of them have the unit `phase`, only those.
+Phases are numbered. Steps that were read from a praxis file have their number in their id
+(`phase-3`); other steps are numbered in their order (`number_phases`). Only the outermost steps are
+phases, and if some of these have the unit `phase`, only those.
 
 A verdict that is replaced moves to `phase_attempts` with its evidence and its times. `upgrade`
 returns the redesigned form of a file of an older generation.
@@ -61,7 +61,7 @@ _TRANSLATED = (*read.REDESIGNED, "status", "completed_at", "evidence_submitted",
 
 
 def create_file(wanted: Facts, session_id: str, where: Where) -> Node:
-    """Return a new file with every key of the document, in its order."""
+    """Return a new file with every key of the specification, in its order."""
     total = wanted.plan_total if read.is_count(wanted.plan_total) else where.total
     doc = _blank(session_id, _base(wanted), total)
     began = timestamps.first(wanted.began_at, wanted.updated_at, where.now)
@@ -72,7 +72,7 @@ def create_file(wanted: Facts, session_id: str, where: Where) -> Node:
 def _base(wanted: Facts) -> int:
     if read.is_phase(wanted.plan_base):
         return wanted.plan_base
-    # A step whose id is no phase may come before the first one that is.
+    # A step without a phase number in its id may come before the first step with one.
     numbers = [read.phase_of(step.id) or 0 for step in wanted.steps if not step.parent]
     return 1 if min(numbers, default=0) == 1 else 0
 
@@ -101,9 +101,9 @@ def scheme(base: int) -> str:
 
 
 def write_document(doc: Node, wanted: Facts, where: Where, status: str = "") -> Node:
-    """Change the document in place where the facts differ from it, and return it.
+    """Change the document in place where it differs from the facts, and return it.
 
-    `status` is the exact status, where our own key has a finer word than the file.
+    `status` is the exact status, if our key `forestay` has a more exact one than the file.
     """
     was = read.read_facts(read.View({"": doc}, where))
     was.status = status or was.status
@@ -116,7 +116,7 @@ def upgrade(view: read.View, where: Where) -> Node:
     facts = read.read_facts(view)
     doc = _blank(facts.native_id, view.first, view.total)
     old = {key: value for key, value in copied(view.doc).items() if key not in _TRANSLATED}
-    # A missing time is replaced by the other one, else by now.
+    # If one of the two times is missing, use the other one; if both are, use the current time.
     times = [time for key in ("created_at", "updated_at") if timestamps.read(time := old.get(key))]
     moment = [*times, timestamps.write(where.now)][0]
     doc.update({"created_at": moment, "updated_at": moment})
@@ -141,7 +141,7 @@ def _artifact(phase: int, evidence: Node, stamp: object) -> Node:
 
 
 def number_phases(wanted: Facts) -> dict[int, int]:
-    """Return the steps that are phases of the file: number → index of the step."""
+    """Return phase number → index of the step, for the steps that become phases of the file."""
     outer = [place for place, step in enumerate(wanted.steps) if not step.parent]
     named = [place for place in outer if wanted.steps[place].unit == "phase"]
     found: dict[int, int] = {}
@@ -178,7 +178,7 @@ class _StampLike(NamedTuple):
 
 
 class _Edit:
-    """One pass over a document: `was` are the facts in it, `want` those it is to contain."""
+    """Writes facts into a document: `was` are the facts in it, `want` the facts to write."""
 
     def __init__(self, doc: Node, was: Facts, want: Facts, where: Where) -> None:
         self.doc, self.was, self.want, self.where = doc, was, want, where
@@ -206,7 +206,7 @@ class _Edit:
         self._write_attributes()
 
     def part(self, key: str) -> Node:
-        """Return a section to write into; one of a wrong type is replaced."""
+        """Return a section of the document to write into; replace one that is not an object."""
         if not isinstance(self.doc.get(key), dict):
             self.doc[key] = dict(_SECTIONS.get(key, {}))
         made: Node = self.doc[key]
@@ -223,7 +223,7 @@ class _Edit:
         put_field(part, field._replace(kind=kind), fact, self.where, ())
 
     def put_changes(self, section: str, fields: Iterable[Field], want: Facts) -> None:
-        """Write the facts that changed; a section is created only for one of them."""
+        """Write those facts of a section that changed; create the section only if there are any."""
         for field in fields:
             fact = getattr(want, field.fact)
             if fact != getattr(self.was, field.fact):
@@ -269,7 +269,7 @@ class _Edit:
                 self._write_timing(phase, step, ended)
                 ended = step.ended_at or ended
         listed = sequence(self.doc.get("completed_phases"))
-        # Elements that are no phase stay; 1.0 or true counts as the number that it equals.
+        # Elements that are not phases stay; 1.0 and true count as the phase 1.
         kept = [each for each in listed if not read.is_phase(each) or each in self.done]
         known = {each for each in kept if isinstance(each, int | float)}
         if (now := [*kept, *(phase for phase in self.done if phase not in known)]) != listed:
@@ -298,7 +298,7 @@ class _Edit:
             self.done.pop(phase, None)
 
     def _archive_attempt(self, phase: int) -> None:
-        """Move a verdict with its evidence and its times to the former attempts."""
+        """Move the verdict on a phase, with its evidence and times, to `phase_attempts`."""
         verdict = self.view.verdict(phase)
         self.done.pop(phase, None)
         if verdict == "pending" and not read.evidence_of(self.view, phase):
@@ -339,7 +339,7 @@ class _Edit:
         if step.started_at is None and step.status == "done" and step.ended_at is not None:
             known = before is not None and before <= step.ended_at
             step = replace(step, started_at=before if known else None)
-        # Times that the file already has, an odd start too, are not written again.
+        # Times that the file already has are not written again, even if the start is odd.
         if _clock(had) in (given, _clock(step)):
             return
         entry = mapping(self.doc.get("phase_timing")).get(str(phase))
@@ -349,7 +349,7 @@ class _Edit:
             return
         if not isinstance(entry, dict):
             if step.status not in _OPEN and step.started_at is None:
-                return  # other readers fail on an entry without a start
+                return  # other programs fail on an entry without a start
             entry = self.part("phase_timing")[str(phase)] = {}
         self._write_clock(entry, step, had)
 
@@ -359,7 +359,7 @@ class _Edit:
         if step.started_at is not None and step.started_at != had.started_at:
             self.put(entry, started, step.started_at)
             if step.paused_ms is None and entry["started_at"] != stamp:
-                entry.pop("paused_duration_seconds", None)  # of pauses before this start
+                entry.pop("paused_duration_seconds", None)  # those pauses were before this start
         elif not stamp:
             times = (self.want.updated_at, self.was.updated_at, self.where.now)
             self.put(entry, started, timestamps.first(*times))
@@ -372,7 +372,7 @@ class _Edit:
         elif step.ended_at is not None:
             began = SECONDS.read(entry.get("started_at"), self.where)
             if step.ended_at != had.ended_at:
-                # The start may come from a clock ahead of ours: times never go back.
+                # The start may come from a clock ahead of ours: the end must not be before it.
                 self.put(entry, completed, max(step.ended_at, began or step.ended_at))
             ended = SECONDS.read(entry.get("completed_at"), self.where)
             if began is not None and ended is not None:
@@ -385,7 +385,7 @@ class _Edit:
         if self.want.position == self.was.position == here:
             return
         wanted = self.numbers.get(self.want.position, read.phase_of(self.want.position))
-        if wanted is None:  # the first phase that is not over, or the last phase
+        if wanted is None:  # use the first phase that is not over, else the last phase
             phases = sorted({*self.steps, *view.implied()})
             is_over = {n for n, step in self.steps.items() if step.status in _CLOSED}
             wanted = next((n for n in phases if n not in is_over), phases[-1] if phases else None)
@@ -395,10 +395,10 @@ class _Edit:
             self.doc["current_phase"] = wanted
 
     def _list_pending_phases(self) -> None:
-        """List phases that the file does not mention otherwise as pending.
+        """Add a pending checkpoint for each phase that the file does not mention elsewhere.
 
-        A new phase is listed even if it is the current one: it remains when the work returns to
-        another phase.
+        A new phase gets one even if it is the current phase: otherwise it would disappear from
+        the file when the work returns to another phase.
         """
         view = read.View({"": self.doc}, self.where)
         mentioned = {*view.done, *view.checkpoints, *view.timing, *view.implied()}
@@ -415,7 +415,7 @@ class _Edit:
         was, want, is_over = self.was, self.want, self.want.status == "completed"
         has_end = is_over and want.ended_at not in (None, was.ended_at)
         is_new = has_end or (is_over and was.status != "completed")
-        # Read again: the file may have been complete by its phases, which have changed.
+        # Read the file again: its phases changed, and they can decide whether it is complete.
         if is_new or is_over != (read.View({"": self.doc}, self.where).status == "completed"):
             flags = self.part("lifecycle")
             self.set(flags, "completed", is_over)
@@ -431,7 +431,7 @@ class _Edit:
 
     def _write_pauses(self) -> None:
         was, want = self.was, self.want
-        # The file may have a reason of another program, which is more precise than our first one.
+        # The file may have the reason of another program, which is more precise than ours.
         is_foreign = was.pause_reason not in ("", *_OUR_REASONS)
         is_same_pause = was.status == want.status == "paused"
         is_vaguer = is_same_pause and is_foreign and want.pause_reason == _OUR_REASONS[0]
@@ -440,7 +440,7 @@ class _Edit:
             self.set(self.part("lifecycle"), "paused_reason", _reason(want))
         since = want.paused_at
         if since is None and want.status in _STOPPED:
-            # In the file a stopped session is paused too, except where only an error shows it.
+            # In the file a stopped session is also paused, unless only an error shows the stop.
             is_shown = was.paused_at is not None or was.status == want.status
             since = was.paused_at if is_shown else want.ended_at
         latest = _latest(was.resumed_at, want.resumed_at)
@@ -451,7 +451,7 @@ class _Edit:
             self.set(self.part("lifecycle"), "paused", want.status in _PAUSED)
 
     def _write_error(self) -> None:
-        """Write the last error; a file has room for one."""
+        """Write the last error; a praxis file has room for only one."""
         was, want = self.was, self.want
         withdrawn = self.where.withdrawn.errors if self.where.withdrawn else []
         gone = {e.message for e in withdrawn} - {e.message for e in want.errors}
@@ -467,7 +467,7 @@ class _Edit:
         self.put(flags, read.ERROR_AT, error.at if error else None)
 
     def _write_pause_flag(self) -> None:
-        # An error, or a resume after it, may have changed the status without the flag.
+        # An error, or a resume after an error, may have changed the status but not the flag.
         now = read.View({"": self.doc}, self.where).status
         if not now == self.was.status == self.want.status:
             flags = self.part("lifecycle")
@@ -501,5 +501,5 @@ def _clock(step: StepFact) -> tuple[object, ...]:
 
 
 def _number(key: str) -> tuple[int, str]:
-    """Return a sort key that orders numeric texts as numbers, and works for other texts."""
+    """Return a sort key that orders texts of digits as numbers, and other texts by themselves."""
     return len(key), key

@@ -6,8 +6,8 @@ and line ends of the file. In YAML, the new value is compared with the nodes of 
 New entries get the style of their neighbours; a removed entry is removed with its lines and the
 comment at their end.
 
-Edited YAML is parsed again before it is returned. If it has another value than wanted (unusual
-YAML: aliases, removed anchors), all of it is written as in a new file.
+Edited YAML is parsed again before it is returned. If the parsed value is not the wanted one
+(which unusual YAML can cause: aliases, removed anchors), the whole file is written as a new file.
 """
 
 from __future__ import annotations
@@ -54,15 +54,15 @@ _MOST = {JSON: safe_parse.LARGEST, YAML: safe_parse.LARGEST_YAML, JSONL: safe_pa
 
 
 def kind_of(name: str) -> str:
-    """Return the kind of a file (json, yaml, jsonl) by its name or that of its backup."""
+    """Return `json`, `yaml` or `jsonl` by the name of a file or of its backup."""
     return name.removesuffix(".bak").rsplit(".", 1)[-1]
 
 
 class Document:
-    """The text of one file and its value."""
+    """The text of one file, and the plain value that is parsed from it."""
 
     def __init__(self, kind: str, written: str | bytes, parsed: Any) -> None:
-        """Store a text; `parsed` is the value of the `written` text or bytes; never change it."""
+        """Store the `written` text or bytes and their `parsed` value, which must not be changed."""
         self.kind = kind
         self._written = written
         self.parsed = parsed
@@ -71,7 +71,7 @@ class Document:
 
     @classmethod
     def parse(cls, data: bytes, kind: str, *, limit: int = 0) -> Document:
-        """Parse some bytes; raise `Unreadable` when they cannot be read safely."""
+        """Return the document of a file's bytes; raise `Unreadable` if parsing them is unsafe."""
         text = safe_parse.decode(data, limit or _MOST[kind])
         if kind == JSON:
             return cls(kind, text, safe_parse.json_value(text))
@@ -88,7 +88,7 @@ class Document:
 
     @cached_property
     def value(self) -> Any:
-        """A copy of the value, which the caller may change."""
+        """Return a copy of the parsed value, which the caller may change."""
         return copied(self.parsed)
 
     @cached_property
@@ -114,9 +114,9 @@ class Document:
         return Lines(self.text, JSON_BREAK) if self.kind == JSON else Lines(self.text)
 
     def line(self, path: str | Sequence[str | int]) -> int:
-        """Return the line number, from 1, of a path such as `agents[2].status`.
+        """Return the line number, from 1, of the value at a path such as `agents[2].status`.
 
-        If the path does not exist, return the line of the nearest value around it.
+        If no value has this path, return the line of the nearest map or list on the path.
         """
         keys = list(keys_in(path)) if isinstance(path, str) else list(path)
         if self.kind == JSONL:
@@ -126,11 +126,11 @@ class Document:
         return self._lines.number(_start_of(self.root, keys))
 
     def rewrite(self, value: Any) -> bytes:
-        """Return the document's bytes with a new value; the same bytes if the value is the same."""
+        """Return the file's bytes with a new value; the old bytes if the value did not change."""
         return self.rewritten(value).data
 
     def rewritten(self, value: Any) -> Document:
-        """Return the document with a new value; `rewrite` returns its bytes."""
+        """Return a new document with another value; `rewrite` returns only the bytes of it."""
         require_plain(value)
         if diff.same(self.parsed, value):
             return self
@@ -148,7 +148,7 @@ class Document:
         return Document.parse(fresh(YAML, value), YAML, limit=_ANY)
 
     def _write_yaml(self, value: Any) -> Iterator[bytes]:
-        """Yield the text with a new value; each later version preserves less of the old text."""
+        """Yield YAML texts with the new value; each one preserves less of the old text."""
         if self.text.startswith("{"):
             # Some programs write JSON into their YAML files.
             yield fresh(JSON, value, json_style(self.text))
@@ -156,7 +156,7 @@ class Document:
         try:
             yield edit(self._lines, self.root, style, value).encode()
         except (Clash, ValueError, IndexError):
-            pass  # this text cannot be edited in place: write it as a whole
+            pass  # this text cannot be edited in place: write the whole file again
         yield fresh(YAML, value, style)
 
 
@@ -186,8 +186,8 @@ def _start_of(node: Node, keys: list[str | int]) -> int:
 def _rewrite_lines(document: Document, new: list[Any]) -> str:
     """Return a JSON Lines text with the new values.
 
-    Unchanged and bad lines stay; a new line is inserted after the one that it follows in `new`, or
-    at the end of the file.
+    Unchanged lines and lines that are not JSON stay. A line for a new value is inserted after the
+    line of the value before it in `new`, or at the end of the file.
     """
     lines, eol = document.lines, line_end(document.text)
     numbers = [at for at, line in enumerate(lines) if line.node]

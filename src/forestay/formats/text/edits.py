@@ -1,9 +1,9 @@
-"""Edit a YAML text with as few changes as possible so that it has another value.
+"""Edit a YAML text so that it has a new value, with as few changes as possible.
 
 The new value is compared with the nodes of the old text. In block collections, whole lines are
 added and removed; a flow collection (in brackets) is written again on one line, and an entry whose
-value becomes one of another kind is written again as a whole. Nothing is checked here: the caller
-parses the result and compares.
+value gets another type is written again as a whole. This module does not check its result: the
+caller parses the edited text and compares the values.
 """
 
 from __future__ import annotations
@@ -39,11 +39,11 @@ class _Entry(Struct):
 
 
 Plan = list[tuple[int | None, Any, str]]
-"""The new entries of a collection: for each the index of its old entry (if any), value and key."""
+"""The new entries of a collection: the index of the old entry or None, the value, and the key."""
 
 
 def edit(at: Lines, root: Node, style: Style, value: Any) -> str:
-    """Return the text of some lines with a new value."""
+    """Return the text in `at`, edited so that its value is `value`."""
     editor = _Editor(at, style)
     if not editor.change(root, value):
         text = yaml_block(value, style, at.column(root.start))
@@ -58,7 +58,7 @@ def edit(at: Lines, root: Node, style: Style, value: Any) -> str:
 
 
 class _Editor:
-    """Collects the edits that give a text another value."""
+    """Collects the edits that give a YAML text a new value."""
 
     def __init__(self, at: Lines, style: Style) -> None:
         self.at = at
@@ -67,7 +67,7 @@ class _Editor:
         self.edits: list[tuple[int, int, str]] = []
 
     def change(self, node: Node, new: Any) -> bool:
-        """Add the edits for one value; return False if its key or dash must be rewritten, too."""
+        """Add the edits for one node; return False if its key or dash must be rewritten, too."""
         if diff.same(node.value, new):
             return True
         is_same_kind = node.kind != LEAF and node.items and new and type(new) is type(node.value)
@@ -97,7 +97,7 @@ class _Editor:
     # block: lines and columns
 
     def _entries(self, node: Node) -> list[_Entry]:
-        """Return where each entry begins and ends; only the first can share its line."""
+        """Return where each entry begins and ends; only the first can share a line with a dash."""
         made, at = [], block_start(self.text, node)
         for place, item in enumerate(node.items):
             start = self._skip(at)
@@ -123,7 +123,7 @@ class _Editor:
     def _block(self, node: Node, plan: Plan) -> None:
         entries = self._entries(node)
         column = self.at.column(entries[0].start)
-        # As many entries as possible stay; one that moves is written again.
+        # As many entries as possible stay in place; an entry that moves is written again.
         pairs = sorted((old, place) for place, (old, _, _) in enumerate(plan) if old is not None)
         stay = {place: old for old, place in diff.rising(pairs)}
         new: dict[int, list[str]] = {}
@@ -190,7 +190,7 @@ class _Editor:
 
 
 def _map_plan(old: list[str], new: dict[str, Any]) -> Plan:
-    """Return old keys in the order of the file, each new one after the key before it."""
+    """Return the old keys in the order of the file, and each new key after its predecessor."""
     index = {key: place for place, key in enumerate(old)}
     behind: dict[int, Plan] = {}
     last = -1
@@ -211,7 +211,7 @@ def _quote(node: Node) -> str:
 
 
 def _scalar_like(node: Node, new: Any) -> str:
-    """Return a scalar in the style of the one it replaces."""
+    """Return a scalar as YAML, in the style of the scalar that it replaces."""
     if not isinstance(new, str) or not isinstance(node.value, str) or node.style == "*":
         return yaml_scalar(new)
     if node.style == "" and is_stamp(new) and is_stamp(node.value):

@@ -6,10 +6,11 @@ are constructed. A `Node` has its span in the text (character offsets), so that 
 change one value and preserve every other byte.
 
 YAML is read by its 1.2 core schema: plain scalars become null, booleans, integers and floats,
-everything else stays a string (dates, `yes`, `on`). So does `1234e56`, unlike in that schema: no
-program writes a number that way, and programs with YAML 1.1 write texts so, such as the hash of a
-commit. Keys are always strings; a merge key `<<` is an ordinary key, reported as a remark. Only
-tags that do not change the value are allowed.
+everything else stays a string (dates, `yes`, `on`). `1234e56` stays a string too, although the
+schema makes it a number: no program writes numbers in this form, but programs with YAML 1.1 write
+texts such as the hash of a commit in it. Keys are always strings; a merge
+key `<<` is an ordinary key, reported as a remark. Only tags that do not change the value are
+allowed.
 """
 
 from __future__ import annotations
@@ -28,16 +29,16 @@ from forestay.errors import Damaged
 from forestay.formats.coerce import copied
 
 if TYPE_CHECKING:
-    import yaml  # not loaded for JSON, which most files are
+    import yaml  # not loaded for JSON, the format of most files
 
 LARGEST = 5 * 1024 * 1024
 LARGEST_YAML = 3 * 1024 * 1024
 LONGEST = 16 * 1024 * 1024
-"""The most bytes of a JSON document, a YAML document and a log. An edited file is read, compared,
-searched for secrets and written, and a command should wait at most about a second for that."""
+"""The most bytes of a JSON file, a YAML file and a log. An edited file is read, compared, searched
+for secrets and written, and a command should take at most about a second for all of that."""
 DEPTH = 64
 COLUMNS = 1_000
-"""How far a block of YAML may be indented: each new line in it is indented as far."""
+"""The most columns by which a YAML block may be indented: each new line repeats them."""
 NODES = 150_000
 YAML_NODES = 75_000
 LINES = 400_000
@@ -65,10 +66,10 @@ class Unreadable(Damaged):
 
 
 class Node:
-    """A value and its span. Maps have `keys` as well as `items`; `style` is how it is written.
+    """A value and its span in the text. A map has `keys` as well as `items`.
 
-    Styles: `flow` and `block` for collections; for leaves the quote, `|`, `>`, `*` for an alias,
-    or nothing for a plain scalar. The end of a block collection is that of its last item.
+    `style` is `flow` or `block` for a collection; for a scalar it is its quote, `|` or `>`, and
+    empty for a plain one; for an alias it is `*`. A block collection ends with its last item.
     """
 
     __slots__ = ("_parts", "_text", "anchor", "end", "kind", "start", "style", "value")
@@ -126,16 +127,16 @@ class Line(Struct):
 
 
 def decode(data: bytes, limit: int = LARGEST) -> str:
-    """Return the text of some bytes, strictly UTF-8 without a byte order mark."""
+    """Return the text of a file's bytes; refuse all but UTF-8 without a byte order mark."""
     if len(data) > limit:
-        raise Unreadable("too-large", f"{len(data)} bytes are more than {limit}")
+        raise Unreadable("too-large", f"the file has {len(data)} bytes, the limit is {limit}")
     if data.startswith(b"\xef\xbb\xbf"):
         raise Unreadable("byte-order-mark", "the file begins with a byte order mark", 1, 1)
     pattern = [byte == 0 for byte in data[:4]]
     is_wide = pattern in ([True, False] * 2, [False, True] * 2)
     if data.startswith((b"\xff\xfe", b"\xfe\xff")) or is_wide:
         raise Unreadable("utf16", "the file is UTF-16, not UTF-8", 1, 1)
-    # In this encoding each byte is one character.
+    # In Latin-1 each byte is one character, so offsets in bytes and characters are equal.
     raw = "latin-1"
     if (at := data.find(b"\0")) >= 0:
         raise _at("nul", "the file contains a NUL byte", data.decode(raw), at)
@@ -157,7 +158,7 @@ _CONFLICT_END = re.compile(r"^(?:=======$|>>>>>>> )", re.MULTILINE)
 
 
 def _refuse_conflicts(text: str) -> None:
-    # Two searches, each once through the text: it may consist of beginnings only.
+    # One pattern for the whole conflict would be slow on a text with very many start markers.
     if "<<<<<<< " not in text or ">>>>>>> " not in text:
         return
     match = _CONFLICT.search(text)
@@ -192,7 +193,7 @@ def json_value(text: str) -> Any:
         raise Unreadable("empty", "the file is empty", 1, 1)
     _refuse_conflicts(text)
     if _max_values(text) > NODES and _max_values(_STRING.sub("", text)) > NODES:
-        raise Unreadable("too-many-nodes", f"more than {NODES} values")
+        raise Unreadable("too-many-nodes", f"the file has more than {NODES} values")
     try:
         value = _DECODER.decode(text)
     except json.JSONDecodeError as error:
@@ -205,17 +206,17 @@ def json_value(text: str) -> Any:
         _refuse_deep(value)
     has_pairs = "\\ud" in text or "\\uD" in text
     if has_pairs and SURROGATE.search(json.dumps(value, ensure_ascii=False)):
-        raise Unreadable("lone-surrogate", "half of a surrogate pair")
+        raise Unreadable("lone-surrogate", "a text contains half of a surrogate pair")
     return value
 
 
-_TOO_DEEP = f"more than {DEPTH} levels deep"
+_TOO_DEEP = f"values are nested more than {DEPTH} levels deep"
 
 
 def _max_values(text: str) -> int:
     """Return an upper bound for the number of values in a JSON text.
 
-    It is exact except for characters in strings and empty collections.
+    The bound is exact unless strings contain brackets or commas, or collections are empty.
     """
     return text.count(",") + text.count("[") + text.count("{") + 1
 
@@ -245,7 +246,7 @@ def _float(word: str) -> float:
     return value
 
 
-# Made once, because each of the thousands of lines of a log is decoded separately.
+# Created once, because each of the thousands of lines of a log is decoded separately.
 _DECODER = json.JSONDecoder(
     parse_constant=_refuse_constant,
     parse_int=_integer,
@@ -284,7 +285,7 @@ def _json_node(text: str, start: int, value: Any, end: int) -> Node:
 
 
 def _json_parts(text: str, node: Node) -> tuple[list[Node], list[Node]]:
-    """Return the keys and items of a container in a valid text."""
+    """Return the nodes of the keys and items of an object or array in a valid JSON text."""
     keys: list[Node] = []
     items: list[Node] = []
     at = node.start + 1
@@ -303,20 +304,20 @@ def _json_parts(text: str, node: Node) -> tuple[list[Node], list[Node]]:
 
 
 def read_lines(text: str) -> list[Line]:
-    """Return the lines of a JSON Lines text: values, blank ones, and bad ones with their text."""
+    """Return all lines of a JSON Lines text, including blank lines and lines that are not JSON."""
     _refuse_conflicts(text)
     # Only a line feed ends a line: other breaks may occur inside JSON strings.
     parts = text.split("\n")
     parts = [part + "\n" for part in parts[:-1]] + ([parts[-1]] if parts[-1] else [])
     if len(parts) > LINES:
         start = sum(map(len, parts[:LINES]))
-        raise _at("too-many-nodes", f"more than {LINES} lines", text, start)
+        raise _at("too-many-nodes", f"the file has more than {LINES} lines", text, start)
     lines, start, bad = [], 0, 0
     for number, raw in enumerate(parts, 1):
         line = Line(start, start + len(raw))
         try:
             if raw.strip(" \t\r\n"):
-                # Without the line feed, so that the message does not report one inside a string.
+                # Parse without the line feed: in an open string it would be reported.
                 line.node = read_json(raw.rstrip("\r\n"))
         except Unreadable as error:
             line.bad = BadLine(number, raw, error.code, error.message)
@@ -344,7 +345,7 @@ _NOT_FINITE = re.compile(r"(?:[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN))\Z")
 
 
 def read_yaml(text: str) -> tuple[Node, list[Remark]]:
-    """Return the node tree of the one document in a YAML text, and remarks on it."""
+    """Return the node tree of a YAML text with one document, and remarks on unusual parts."""
     import yaml
 
     _refuse_conflicts(text)
@@ -355,7 +356,7 @@ def read_yaml(text: str) -> tuple[Node, list[Remark]]:
         raise _yaml_error(error, text) from None
     except yaml.reader.ReaderError:
         match = _FORBIDDEN.search(text)
-        message = "a character that YAML does not allow"
+        message = "the file contains a character that YAML does not allow"
         raise _at("yaml-syntax", message, text, match.start() if match else 0) from None
     if composer.root is None:
         raise Unreadable("empty", "the file has no content", 1, 1)
@@ -378,7 +379,7 @@ def _yaml_error(error: yaml.MarkedYAMLError, text: str) -> Unreadable:
 
 
 def plain(word: str) -> Any:
-    """Return the value of an unquoted scalar by the core schema."""
+    """Return the value that an unquoted scalar has in the core schema of YAML 1.2."""
     if word and word[0] not in _BEGINNINGS:
         return word
     if word in _NULL:
@@ -400,9 +401,9 @@ def plain(word: str) -> Any:
 
 
 def is_huge(value: int) -> bool:
-    """Return whether a number has more decimal digits than are allowed."""
+    """Return whether a number has more than `DIGITS` decimal digits."""
     bits = value.bit_length()
-    # The number of bits decides most cases, also where Python refuses to print the number.
+    # The number of bits decides most cases, even if Python refuses to print the number.
     return bits > DIGITS * 3 and (bits > DIGITS * 10 // 3 or len(str(value)) > DIGITS)
 
 
@@ -419,7 +420,7 @@ class _Open:
 
 
 class _Yaml:
-    """Builds nodes from parser events, with a stack instead of recursion."""
+    """Builds nodes from the events of the YAML parser, with a stack instead of recursion."""
 
     def __init__(self, text: str) -> None:
         self.text = text
@@ -450,7 +451,9 @@ class _Yaml:
             nodes += type(event) in begins
             # Values repeated by aliases count each time, because other formats write them in full.
             if nodes + self.expanded > YAML_NODES:
-                raise self._wrong("too-many-nodes", f"more than {YAML_NODES} values", event)
+                raise self._wrong(
+                    "too-many-nodes", f"the file has more than {YAML_NODES} values", event
+                )
             act = handle.get(type(event))
             if act is not None:
                 act(event)
@@ -458,7 +461,7 @@ class _Yaml:
     def _document(self, event: yaml.DocumentStartEvent) -> None:
         self.documents += 1
         if self.documents > 1:
-            raise self._wrong("yaml-syntax", "more than one document in the file", event)
+            raise self._wrong("yaml-syntax", "the file contains more than one YAML document", event)
 
     def _scalar(self, event: Any) -> None:
         node = Node(LEAF, event.start_mark.index, style=event.style or "")
@@ -504,10 +507,10 @@ class _Yaml:
         if target is None:
             raise self._wrong("yaml-syntax", f"the anchor {event.anchor[:80]} is undefined", event)
         if any(frame.node is target for frame in self.open):
-            raise self._wrong("alias-bomb", "an alias that contains itself", event)
+            raise self._wrong("alias-bomb", "an alias contains itself", event)
         self.expanded += _size(target.value, EXPANSION + 1)
         if self.aliases > ALIASES or self.expanded > EXPANSION:
-            raise self._wrong("alias-bomb", "too much is repeated through aliases", event)
+            raise self._wrong("alias-bomb", "aliases repeat too many values", event)
         node = Node(LEAF, event.start_mark.index, copied(target.value), "*")
         node.end = event.end_mark.index
         self._place(node, event, target.value if isinstance(target.value, str) else None)
@@ -518,10 +521,12 @@ class _Yaml:
         if event.tag not in (None, "!", _CORE + ("map" if is_map else "seq")):
             raise self._wrong("yaml-tag", f"the tag {event.tag[:80]} is not allowed", event)
         if self.open and self.open[-1].node.kind == MAP and self.open[-1].key is None:
-            raise self._wrong("yaml-syntax", "a key that is no scalar", event)
+            raise self._wrong("yaml-syntax", "a key is a map or list, not a scalar", event)
         style = "flow" if event.flow_style else "block"
         if style == "block" and event.start_mark.column > COLUMNS:
-            raise self._wrong("too-deep", f"indented by more than {COLUMNS} columns", event)
+            raise self._wrong(
+                "too-deep", f"a block is indented by more than {COLUMNS} columns", event
+            )
         node = Node(MAP if is_map else LIST, event.start_mark.index, {} if is_map else [], style)
         if event.anchor:
             self._anchor(node, event)
@@ -555,7 +560,7 @@ class _Yaml:
 
     def _key(self, frame: _Open, node: Node, event: Any, word: str | None) -> Node:
         if word is None:
-            raise self._wrong("yaml-syntax", "a key that is no scalar", event)
+            raise self._wrong("yaml-syntax", "a key is a map or list, not a scalar", event)
         if word in frame.value:
             message = f"the key {word!r} occurs twice in one map"
             raise self._wrong("duplicate-key", message[:200], event)
@@ -568,7 +573,7 @@ class _Yaml:
         node.anchor = event.anchor
         self.anchors[event.anchor] = node
         if len(self.anchors) > ALIASES:
-            raise self._wrong("alias-bomb", f"more than {ALIASES} anchors", event)
+            raise self._wrong("alias-bomb", f"the file has more than {ALIASES} anchors", event)
 
     def _wrong(self, code: str, message: str, event: Any) -> Unreadable:
         mark = event.start_mark

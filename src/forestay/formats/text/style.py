@@ -2,7 +2,8 @@
 
 New files are written with the defaults: JSON with two spaces and without escapes; YAML in block
 style, sequences indented under their key, strings in double quotes. A file that is edited in place
-keeps its indentation, line ends and escapes; new strings get double quotes, new lists their lines.
+retains its indentation, line ends and escapes; new strings get double quotes, and each element of a
+new list gets a line.
 """
 
 from __future__ import annotations
@@ -35,16 +36,18 @@ _ESCAPE = re.compile(r"\\u(?!00[0-7])[0-9a-fA-F]{4}")
 
 
 class Clash(Exception):
-    """The text is written in a way that cannot be edited in place."""
+    """A YAML text has a form that cannot be edited in place."""
 
 
 class Style(Struct, frozen=True):
-    """How one file is written.
+    """The style in which one file is written.
 
-    `unit` is the indentation of JSON, None for all on one line, where `comma` and `colon` separate;
-    `ascii` escapes all other characters; `numbers` are spelled with more digits than a float has;
-    `eol` ends lines, `final` the last one, too; `step` and
-    `dash` are the columns by which a map and a list are indented under their key in YAML.
+    JSON: `unit` is the indentation of one level, None if everything is on one line; `comma` and
+    `colon` are the separators on one line. With `ascii`, all other characters are escaped.
+    `numbers` has the spelling of each number that is written with more digits than a float has.
+
+    `eol` is the line end; `final` means that the last line has one, too. YAML: `step` and `dash`
+    are the columns by which a map and a list are indented under their key.
     """
 
     unit: str | None = "  "
@@ -62,10 +65,10 @@ COMPACT = Style(unit=None, comma=",", colon=":")
 
 
 def require_plain(value: Any) -> None:
-    """Refuse a value that cannot be written.
+    """Raise `InvalidInput` for a value that cannot be written as JSON or YAML.
 
-    That is: a value that is not plain data, a key that is not a text, NaN, a lone surrogate, or too
-    many levels.
+    Such are values that are not plain data, keys that are not texts, NaN, texts with a lone
+    surrogate, and values with too many levels.
     """
     level = [value]
     for _ in range(safe_parse.DEPTH + 1):
@@ -93,7 +96,9 @@ def require_plain(value: Any) -> None:
         if not inside:
             return
         level = inside
-    raise InvalidInput("The value is nested too deeply", why=f"more than {safe_parse.DEPTH} levels")
+    raise InvalidInput(
+        "The value is nested too deeply", why=f"at most {safe_parse.DEPTH} levels fit"
+    )
 
 
 def _refuse(value: Any) -> None:
@@ -101,7 +106,7 @@ def _refuse(value: Any) -> None:
 
 
 def is_full(value: Any) -> bool:
-    """Return whether a value is a map or list that holds something."""
+    """Return whether a value is a map or list that is not empty."""
     return isinstance(value, (dict, list)) and bool(value)
 
 
@@ -156,7 +161,7 @@ def yaml_double(value: str) -> str:
 
 
 def is_plain(value: str) -> bool:
-    """Return whether every YAML reader parses the string as a string without quotes."""
+    """Return whether every YAML reader parses the text as a string even without quotes."""
     return bool(_WORDS.match(value)) and value.lower() not in _WORDS_OF_YAML
 
 
@@ -165,7 +170,10 @@ def is_stamp(value: Any) -> bool:
 
 
 def yaml_scalar(value: Any, quote: str = '"') -> str:
-    """Return a scalar or empty collection as YAML; `quote` is the quote of the replaced string."""
+    """Return a scalar or empty collection as YAML.
+
+    A string gets `quote` (`"`, `'` or none) if its characters allow that, else double quotes.
+    """
     if isinstance(value, str):
         if quote == "" and is_plain(value):
             return value
@@ -179,19 +187,19 @@ def yaml_scalar(value: Any, quote: str = '"') -> str:
 
 
 def yaml_key(key: str) -> str:
-    """Return a key with its colon."""
+    """Return a YAML key with its colon; a very long key gets the form `? key`."""
     spelled = key if _is_plain_key(key) else yaml_double(key)
     return spelled + ":" if len(spelled) < _LONG_KEY else f"? {spelled}\n:"
 
 
-# A file has the same keys again and again.
+# Cached, because a file repeats the same keys many times.
 @lru_cache(maxsize=512)
 def _is_plain_key(key: str) -> bool:
     return _KEY.match(key) is not None and key.lower() not in _WORDS_OF_YAML
 
 
 def yaml_flow(value: Any, quote: str = '"') -> str:
-    """Return a value on one line."""
+    """Return a value as YAML in flow style, on one line."""
     if not is_full(value):
         return yaml_scalar(value, quote)
     if isinstance(value, list):
@@ -204,7 +212,7 @@ def yaml_flow(value: Any, quote: str = '"') -> str:
 
 
 def yaml_block(value: Any, style: Style, column: int) -> str:
-    """Return a value in block style; its first line is not indented, the others by `column`."""
+    """Return a value as YAML in block style; all lines but the first are indented by `column`."""
     if not is_full(value):
         return yaml_scalar(value)
     if isinstance(value, list):
@@ -224,7 +232,7 @@ def yaml_pair(key: str, value: Any, style: Style, column: int) -> str:
 
 
 def yaml_value(value: Any, style: Style, column: int) -> str:
-    """Return what follows the colon of a key at a column."""
+    """Return a value as YAML, to follow the colon of a key that begins at `column`."""
     if not is_full(value):
         return " " + yaml_scalar(value)
     inner = column + (style.dash if isinstance(value, list) else style.step)
@@ -235,7 +243,7 @@ def yaml_value(value: Any, style: Style, column: int) -> str:
 
 
 def fresh(kind: str, value: Any, style: Style | None = None) -> bytes:
-    """Return the bytes of a new file, in the given style or the default one."""
+    """Return the bytes of a new file with a value, in the given style or the default one."""
     if style is None and kind == JSONL and all(lines := [_quick_json(each) for each in value]):
         return b"".join(line + b"\n" for line in lines)
     if style in (None, Style()) and kind == JSON and (data := _quick_json(value)):
@@ -252,7 +260,7 @@ _UNUSUAL = (OverflowError, TypeError, ValueError, RecursionError, msgspec.Msgspe
 
 
 def _quick_json(value: Any) -> bytes:
-    """Return a map on one line, written by a fast method; "" if that could give other bytes."""
+    """Return a map as JSON on one line; "" if the fast encoder could give unusual bytes."""
     try:
         data = msgspec.json.encode(value)
         is_same = isinstance(value, dict) and value and msgspec.json.decode(data) == value
@@ -268,14 +276,14 @@ _EXPONENT = re.compile(rb"[:,\[][-0-9.]+e")
 
 
 class Lines:
-    """The lines of a text, by the places of characters."""
+    """Finds the line of each character of a text; `at` is the index of the character."""
 
     def __init__(self, text: str, breaks: re.Pattern[str] = BREAK) -> None:
         self.text = text
         self._starts = [0, *(match.end() for match in breaks.finditer(text))]
 
     def number(self, at: int) -> int:
-        """Return the number of the line with a character, from 1."""
+        """Return the number of the line that contains the character, from 1."""
         return bisect_right(self._starts, at)
 
     def start(self, at: int) -> int:
@@ -285,12 +293,12 @@ class Lines:
         return at - self.start(at)
 
     def rest(self, at: int) -> int:
-        """Return the end of the line if only a comment follows."""
+        """Return the index after the spaces and the comment, if any, that follow at `at`."""
         match = _REST.match(self.text, at)
         return match.end() if match else at
 
     def next(self, at: int) -> int:
-        """Return where the next line begins, if only a comment follows on this one."""
+        """Return where the next line begins; raise `Clash` if more than a comment follows."""
         end = self.rest(at)
         match = BREAK.match(self.text, end)
         if match is None and end < len(self.text):
@@ -302,7 +310,7 @@ class Lines:
 
 
 def nodes_of(root: Node) -> Iterator[Node]:
-    """Yield all values of a document in order."""
+    """Yield the nodes of all values below `root`, in the order of the text."""
     todo = [root]
     while todo:
         node = todo.pop()
@@ -311,12 +319,12 @@ def nodes_of(root: Node) -> Iterator[Node]:
 
 
 def line_end(text: str) -> str:
-    """Return the line end of most lines of a text."""
+    """Return the line end that most lines of a text have."""
     return "\r\n" if text.count("\r\n") * 2 > text.count("\n") else "\n"
 
 
 def json_style(text: str) -> Style:
-    """Return the style of a JSON text: the space before the first value is its indentation."""
+    """Return the style of a JSON text; its indentation is the space before its first value."""
     lead = _LEAD.match(text)
     unit = JSON_BREAK.split(lead[1])[-1] if lead and JSON_BREAK.search(lead[1]) else None
     has_value = lead is not None and text[lead.end() :][:1] not in ("]", "}")
@@ -338,7 +346,7 @@ _LONG = re.compile(r"(?<![0-9.])-?(?=[0-9.]{18})[0-9]+\.[0-9]+(?:[eE][-+]?[0-9]+
 
 
 def yaml_style(text: str, root: Node, columns: Lines) -> Style:
-    """Return the style of a YAML text: the first indentation of a map and of a list count."""
+    """Return the style of a YAML text; the first indented map and the first list decide."""
     found: dict[str, int] = {}
     for node in nodes_of(root):
         if node.kind == MAP and node.style == "block" and node.items:

@@ -293,7 +293,7 @@ def test_valid_input_is_trimmed_and_accepted(text: str, clean: str) -> None:
         ("", "goal is empty"),
         (" \t\r\n\u3000", "goal is empty"),
         ("\u200b\u2060", "goal is empty"),
-        ("x" * 51, "goal is too long (51 characters; at most 50"),
+        ("x" * 51, "goal is too long (it has 51 characters; at most 50"),
         ("x" * 10_000_000, "goal is too long"),
         ("a\x00b", "goal contains a control character (U+0000 at character 2)"),
         ("a\x1b[31m", "control character (U+001B"),

@@ -109,7 +109,7 @@ NEXT: dict[str, tuple[list[Body], str]] = {
     "a running agent and no step": ([AGENT], "wait for or continue agent code-1: write it"),
     "a failed checkpoint": (
         [ADD, START, ev.CheckpointFailed(step="s1", issue="2 tests fail")],
-        "mend the failed checkpoint of s1: 2 tests fail",
+        "fix the failed checkpoint of s1: 2 tests fail",
     ),
     "a completed session": (
         [ADD, ev.SessionCompleted()],
@@ -121,7 +121,7 @@ NEXT: dict[str, tuple[list[Body], str]] = {
     ),
     "a failed session": (
         [ev.SessionFailed(because="disk full")],
-        "mend why the session failed (disk full), then: forestay resume",
+        "fix what made the session fail (disk full), then: forestay resume",
     ),
     "a forgotten session": ([ev.SessionForgotten()], "nothing: the session was forgotten"),
 }
@@ -434,7 +434,7 @@ def test_briefing_of_a_busy_session_at_500_tokens_is_pinned() -> None:
         "Session q7m2p9x4wd3n8rth: active since 2025-12-27 10:30Z\n"
         "Goal: Make the mailer's retry queue survive a restart without losing a message\n"
         "Where: 2 of 8 tasks done (25%); s3 is running; agents running: code-1\n"
-        "Next: mend the failed checkpoint of s3: migration changed no row\n"
+        "Next: fix the failed checkpoint of s3: migration changed no row\n"
         "\n"
         "Blockers:\n"
         "- s7: Roll out to staging is blocked: the staging password has expired; asked Priya\n"
@@ -673,7 +673,7 @@ def test_json_briefing_has_the_same_content_as_the_text() -> None:
     assert data["session"] == "q7m2p9x4wd3n8rth"
     assert data["status"] == "active"
     assert data["progress"] == 0.25
-    assert data["next"] == "mend the failed checkpoint of s3: migration changed no row"
+    assert data["next"] == "fix the failed checkpoint of s3: migration changed no row"
     assert data["totals"]["blockers"] == 1
     items = [(item["section"], item["id"], item["text"]) for item in data["items"]]
     assert items == [(i.section, i.id, i.text) for i in made.items if i.section not in data]

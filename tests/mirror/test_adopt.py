@@ -855,7 +855,7 @@ def test_artifacts_that_are_not_stored_are_reported(
     (reported,) = stay.files.adopt(str(project))
     assert reported.artifacts == 1
     left = "2 of 4 artifacts were left out, from artifacts/c.md on"
-    assert reported.problems == [left, f"{kept / 'b.md'} is too large (over 4 bytes)"]
+    assert reported.problems == [left, f"{kept / 'b.md'} is too large (it has over 4 bytes)"]
 
 
 @pytest.mark.req("S3-128")

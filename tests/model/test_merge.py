@@ -183,7 +183,10 @@ LIES: dict[str, tuple[Callable[[Tampered], dict[str, object]], str]] = {
     "another chain's head": (lambda t: {"prev": t.heads[t.a]}, "is of another chain"),
     "another device": (lambda t: {"device": "other"}, "is of another chain"),
     "another session": (lambda t: {"session": "other"}, "is of another chain"),
-    "a clock ahead": (lambda t: {"clock": 4}, "its clock is 4; after what it follows it must be 3"),
+    "a clock ahead": (
+        lambda t: {"clock": 4},
+        "its clock is 4, but after the events it follows it must be 3",
+    ),
     "a clock behind": (lambda t: {"clock": 2}, "it must be 3"),
     "a head that no chain has": (lambda t: {"seen": {t.a: [9, "f" * 64]}}, "which is missing"),
     "a head with another number": (lambda t: {"seen": {t.a: [9, t.heads[t.a]]}}, "another event"),

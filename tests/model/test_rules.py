@@ -626,7 +626,7 @@ def test_a_refused_value_names_the_allowed_ones() -> None:
     with pytest.raises(InvalidInput) as caught:
         validate(REFUSED_VALUES["an unknown mode"])
     assert str(caught.value) == (
-        "mode cannot be 'turbo' (it is one of default, debug, optimize, release)"
+        "mode cannot be 'turbo' (it must be one of default, debug, optimize, release)"
     )
 
 

@@ -633,7 +633,7 @@ FAILED = """\
    Phase 2: Implementation (1.3 hr) ❌ Checkpoint FAILED
       Evidence: tests_passing=42/45, coverage=65%
       Issue: Coverage requirement is 80%
-   Next step: mend the failed checkpoint of phase-2: Coverage requirement is 80%; then: \
+   Next step: fix the failed checkpoint of phase-2: Coverage requirement is 80%; then: \
 forestay phase done 2
 
 ⏰ Timing:
@@ -738,7 +738,7 @@ def test_next_step_follows_from_the_state_of_phases_and_tasks(place: Place) -> N
     assert following() == "finish phase-0: Planning, then: forestay phase done 0"
     session.phases.fail(0, issue="too vague")
     assert following() == (
-        "mend the failed checkpoint of phase-0: too vague; then: forestay phase done 0"
+        "fix the failed checkpoint of phase-0: too vague; then: forestay phase done 0"
     )
     session.phases.retry()
     assert following() == "finish phase-0: Planning, then: forestay phase done 0"

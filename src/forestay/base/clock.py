@@ -109,7 +109,7 @@ def derived_id(*parts: str) -> str:
     """
     digest = sha256()
     for part in parts:
-        # Lone surrogates reach us from file names; an id must exist for them too.
+        # File names can contain lone surrogates; these must give an id, too.
         data = part.encode("utf-8", "surrogatepass")
         digest.update(len(data).to_bytes(8, "big") + data)
     return _base32(int.from_bytes(digest.digest()[:16], "big"), 26)
@@ -120,10 +120,10 @@ def _base32(number: int, length: int) -> str:
 
 
 def iso(ms: int, *, millis: bool = False) -> str:
-    """A time as ISO 8601 in UTC: 2026-11-15T21:00:00Z. Never raises.
+    """Return a time as ISO 8601 in UTC: 2026-11-15T21:00:00Z. Never raises.
 
-    Years outside 0000 to 9999 get the sign and the length they need; a number that no calendar
-    holds is printed as the number it is.
+    Years outside 0000 to 9999 get the sign and the length they need; a time that no
+    calendar can express is returned as its number of milliseconds.
     """
     seconds, rest = divmod(ms, _SECOND)
     try:
@@ -141,7 +141,7 @@ def iso(ms: int, *, millis: bool = False) -> str:
 def to_datetime(at: int | str) -> datetime:
     """Return a time in milliseconds, or in ISO 8601, as a `datetime` in UTC.
 
-    A time that no `datetime` can hold becomes the nearest that it can.
+    A time outside the range of `datetime` becomes the nearest time inside it.
     """
     from datetime import UTC, datetime, timedelta
 
@@ -149,7 +149,7 @@ def to_datetime(at: int | str) -> datetime:
         if isinstance(at, str):
             return datetime.fromisoformat(at)
         return datetime.fromtimestamp(0, UTC) + timedelta(milliseconds=at)
-    except (OverflowError, ValueError):  # `iso` writes such a time in a form of its own
+    except (OverflowError, ValueError):  # outside the years of `datetime`
         is_early = str(at).startswith(("-", "0000"))
         return (datetime.min if is_early else datetime.max).replace(tzinfo=UTC)
 
@@ -160,7 +160,7 @@ def to_ms(at: datetime) -> int:
 
 
 def parse_time(text: str, now_ms: int, *, naive: str = "local") -> int:
-    """Parse a time as a person writes it.
+    """Return the time in milliseconds that a user wrote as text.
 
     Accepts ISO 8601 with or without a zone ("2026-11-15T21:00:00Z", "2026-11-15 21:00"), a date, a
     span back from now ("15m", "1h30m", "2 hours ago"), and now, today, yesterday. A day stands for

@@ -91,7 +91,7 @@ def _patterns(value: object) -> object:
 
     items = _parse_patterns(value) if isinstance(value, str) else value
     if not isinstance(items, list | tuple) or not all(_line(item) for item in items):
-        raise ValueError  # an empty one would match everywhere
+        raise ValueError  # an empty pattern would match everywhere
     try:
         Redactor(items)
     except InvalidInput:
@@ -107,7 +107,7 @@ def _parse_patterns(text: str) -> object:
         return text.splitlines()
     import tomllib
 
-    # A pattern may look like a list too; then it has to be given inside a list.
+    # A pattern such as [a-z] looks like a list; it has to be given inside a list: ['[a-z]'].
     return tomllib.loads(f"it = {bare}").get("it")
 
 
@@ -142,9 +142,11 @@ _ALL = (
     Option("hook_budget", 1500, _integer(150, 20_000), "tokens of a briefing at agent start"),
     Option("context_window", 128_000, _integer(1_000, 10**8), "tokens an agent's context holds"),
     Option("drift_files", 200, _integer(0, 100_000), "touched files a briefing checks"),
-    Option("drift_ms", 50, _integer(0, 60_000), "milliseconds that check may take"),
+    Option("drift_ms", 50, _integer(0, 60_000), "milliseconds for that check of files"),
     Option("pause_hours", 0.0, _number(0, 10**6), "idle hours before a pause; 0: default"),
-    Option("abandon_hours", 0.0, _number(0, 10**6), "hours before asking; 0: default"),
+    Option(
+        "abandon_hours", 0.0, _number(0, 10**6), "idle hours before asking to abandon; 0: default"
+    ),
     Option("backup_every_minutes", 60, _integer(0, 525_600), "time between backups; 0: never"),
     Option("backup_keep", 3, _integer(1, 1_000), "how many backups to retain"),
     Option("redact_patterns", (), _PATTERNS, "secrets to remove before anything is stored"),
@@ -161,7 +163,7 @@ OPTIONS = {option.name: option for option in _ALL}
 
 
 class Settings:
-    """All options with their values. Frozen: `load` makes a new one."""
+    """All options with their values. They cannot be changed: `load` returns new settings."""
 
     __slots__ = (*OPTIONS, "_origins", "unknown")
 
@@ -222,7 +224,7 @@ def load(
     trust_env: bool = True,
     read_file: bool = True,
 ) -> Settings:
-    """Return the settings that apply here. An override of None counts as not given.
+    """Return the settings for this process. An override of None counts as not given.
 
     `environ` replaces the process's environment; with trust_env=False none is read and the home is
     the platform's default. Only the values that win are checked, so a variable or an argument can
@@ -316,7 +318,7 @@ def s3_access(environ: Mapping[str, str] | None = None) -> dict[str, str]:
 
 
 def _s3_profile(environ: Mapping[str, str]) -> dict[str, str]:
-    """Return what the AWS profile of other programs holds; empty if there is none."""
+    """Return the credentials of the AWS profile in ~/.aws; empty if there is no profile."""
     import configparser
 
     folder = os.path.join(_user_home(environ), ".aws")
@@ -362,7 +364,7 @@ def _expand(value: object, environ: Mapping[str, str]) -> object:
 
 def _from_environment(environ: Mapping[str, str]) -> Layer:
     layer: dict[str, tuple[object, str]] = {}
-    # Names that all programs share come first, so that ours override them.
+    # Variables of all programs come first, so that Forestay's own variables override them.
     for variable in ("PAGER", "SESSION_ROOT"):
         if environ.get(variable):
             layer[variable.lower()] = (environ[variable], f"environment {variable}")
@@ -385,9 +387,9 @@ def passphrase() -> str:
 
 
 def environment_of(settings: Settings, passphrase: str = "") -> dict[str, str]:
-    """Return the environment for a process of ours that uses the same home and store.
+    """Return the environment for a Forestay process that uses the same home and store.
 
-    The command line would reveal a password in the store's URL to other users.
+    A command line would reveal a password in the store's URL to other users.
     """
     given = {"FORESTAY_HOME": settings.home, "FORESTAY_STORE": settings.store}
     given |= {_PASSPHRASE: passphrase} if passphrase else {}
@@ -400,7 +402,7 @@ def user_environment() -> dict[str, str]:
 
 
 def child_environment() -> dict[str, str]:
-    """Return the environment for programs we start, with English output."""
+    """Return the environment for other programs that Forestay starts: their output is English."""
     return {**user_environment(), "LC_ALL": "C"}
 
 
@@ -422,7 +424,7 @@ def _read(path: str) -> str:
     try:
         return (files.read_optional(path, _FILE_LIMIT, private=True) or b"").decode()
     except UnicodeDecodeError as error:
-        why, hint = f"byte {error.start}", _repair_hint(path)
+        why, hint = f"the first invalid byte is at offset {error.start}", _repair_hint(path)
         raise InvalidInput(f"{path} is not UTF-8", why=why, hint=hint, file=path) from None
     except ForestayError as error:
         if not error.hint or files.is_irregular(path):
@@ -440,7 +442,7 @@ def _parse(text: str, path: str) -> dict[str, object]:
     try:
         return tomllib.loads(text)
     except (ValueError, RecursionError) as error:
-        why, hint = str(error) or "too deep", _repair_hint(path)
+        why, hint = str(error) or "its values are nested too deeply", _repair_hint(path)
         raise InvalidInput(f"{path} is not TOML", why=why, hint=hint, file=path) from None
 
 
@@ -473,7 +475,7 @@ def set_value(home: str, key: str, value: object) -> object:
 
 
 def unset(home: str, key: str) -> bool:
-    """Remove an option from the file, even an unknown one; False if it was not there."""
+    """Remove an option, known or unknown, from the home's file; return whether it was set."""
     path = os.path.join(home, FILE_NAME)
     if not os.path.lexists(path) or key not in _parse(_read(path), path):
         return False
@@ -491,9 +493,16 @@ def _edit(home: str, key: str, statement: str | None) -> None:
         if statement is not None:
             expected.update(_parse(statement, path))
         if _parse(new, path) != expected:
-            raise InvalidInput(f"{path} is too complex to edit", hint="use an editor", file=path)
+            raise InvalidInput(
+                f"{path} is too complex to edit", hint="change it in an editor", file=path
+            )
         if len(new.encode()) > _FILE_LIMIT:
-            raise InvalidInput(f"{path} would be too large", why=f"over {_FILE_LIMIT} bytes")
+            raise InvalidInput(
+                f"{path} would be too large",
+                why=f"it may have at most {_FILE_LIMIT} bytes",
+                hint="remove lines that are not needed",
+                file=path,
+            )
         files.replace(path, new.encode())
 
 
@@ -529,7 +538,7 @@ def _statement(lines: list[str]) -> dict[str, object] | None:
 
 
 def _comment(old: str) -> str:
-    """Return the comment behind a statement; it belongs to the user and stays."""
+    """Return the user's comment at the end of a statement, so that an edit preserves it."""
     for at, sign in enumerate(old):
         if sign == "#" and _statement([old[:at]]):
             return "  " + old[at:].rstrip("\r")

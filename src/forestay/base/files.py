@@ -47,7 +47,7 @@ TEMPORARY = ".forestay-tmp"
 
 _CHUNK = 1 << 20
 
-# Error class and remedy per code. Everything not listed is StoreFailed without a hint.
+# Error class and remedy per errno. Every code not listed is StoreFailed without a hint.
 _MEANING: dict[int, tuple[type[ForestayError], str]] = {
     errno.EROFS: (ReadOnly, "choose another place; for the home: FORESTAY_HOME=DIR"),
     errno.EACCES: (ReadOnly, "check owner and permissions: ls -ld FILE"),
@@ -69,7 +69,7 @@ _MEANING: dict[int, tuple[type[ForestayError], str]] = {
 
 
 def failure(error: OSError | ValueError, doing: str, path: str) -> ForestayError:
-    """Return our error for a system error, with the file and a remedy."""
+    """Return the error to raise for a system error, with the file and a remedy."""
     if not isinstance(error, OSError):  # what os functions raise for an impossible path
         return InvalidInput(f"not a path: {path[:200]!r}", why=str(error))
     kind, hint = _MEANING.get(error.errno or 0, (StoreFailed, ""))
@@ -175,7 +175,7 @@ def _require_ours(path: str, facts: os.stat_result) -> None:
     if facts.st_uid != os.geteuid():
         raise Refused(
             f"{path} belongs to another user",
-            why=f"user {facts.st_uid}, and this is user {os.geteuid()}",
+            why=f"its owner is user {facts.st_uid}, and this is user {os.geteuid()}",
             hint=elsewhere,
             file=path,
         )
@@ -191,7 +191,7 @@ def _require_ours(path: str, facts: os.stat_result) -> None:
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 ANY = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 """Flags to open anything without following a link or waiting for the writer of a pipe."""
-# Some file systems have no such operation for folders; that is not a failed one.
+# Codes of file systems that cannot sync a folder: that is not a failed sync.
 NO_FOLDER_SYNC = (errno.EINVAL, errno.ENOTSUP)
 
 
@@ -211,7 +211,7 @@ def sync_file(fd: int) -> None:
     if sys.platform == "darwin":
         import fcntl
 
-        # fsync leaves the bytes in the drive's cache there.
+        # On macOS, fsync leaves the bytes in the drive's cache.
         fcntl.fcntl(fd, fcntl.F_FULLFSYNC)
     else:
         os.fsync(fd)
@@ -300,7 +300,7 @@ def _lock(fd: int, path: str, timeout: float, clock: Clock, *, shared: bool = Fa
 def replace(path: str, data: bytes | Iterable[bytes], mode: int = 0o600) -> None:
     """Write `data`, whole or in chunks, under the name `path`, so that it survives power loss.
 
-    If it raises, the old file is intact and no temporary is left; only if the last step, the sync
+    If this raises, the old file is intact and no temporary is left; only if the last step, the sync
     of the folder, fails may either version be found after a crash. A symbolic link is refused:
     replacing it would silently detach it from its target.
     """
@@ -339,14 +339,14 @@ def create(path: str, data: bytes | Iterable[bytes], mode: int = 0o600) -> None:
 
 
 def create_all(out: str, contents: dict[str, bytes]) -> list[str]:
-    """Create files: one as `out`, several (or one, if `out` is a folder) in it; return their paths.
+    """Create one file named `out`, or files in a folder `out`; return their paths.
 
     Nothing is written if a name exists, and nothing stays if not all can be written or after an
     interrupt, because half a session would look like a whole one.
     """
     if out == "-":
         raise InvalidInput(
-            "-o needs the name of a file or folder", hint="-o ./- if it is called so"
+            "-o needs the name of a file or folder", hint="for a file named -: -o ./-"
         )
     is_folder = len(contents) > 1 or out.endswith("/") or os.path.isdir(out)
     targets = {
@@ -396,14 +396,14 @@ def append_lines(path: str, data: bytes, mode: int = 0o600, *, sync: bool = True
 
     They are synced, unless the caller does that later (sync=False). A torn line that a full disk
     or a crash left at the end is terminated first and stays: a reader sees one bad line, never two
-    good ones joined. Busy if another process holds the file locked.
+    good ones joined. Raises Busy if another process has locked the file.
     """
     lines = data.removesuffix(b"\n") + b"\n"
     _append(path, mode, lambda fd: lines, sync=sync)
 
 
 def append_once(path: str, line: bytes, *, header: bytes = b"", mode: int = 0o600) -> None:
-    """Append a line in the same way unless the file has it; a new file begins with `header`."""
+    """Append a line like `append_lines` unless the file has it; `header` begins a new file."""
 
     def choose_lines(fd: int) -> bytes:
         size = os.fstat(fd).st_size
@@ -442,7 +442,7 @@ def require_no_link(folder: str) -> None:
         raise Refused(
             f"{folder} is a symbolic link",
             why="files are not written through a link",
-            hint="replace it by a folder",
+            hint="replace the link by a folder",
             file=folder,
         )
 
@@ -516,8 +516,8 @@ def _write_temporary(path: str, chunks: Iterable[bytes], mode: int, old: int | N
 def _write_new(temporary: str, chunks: Iterable[bytes], mode: int, old: int | None) -> int:
     """Create a file and return it open and not synced; `old` is the mode of the replaced one.
 
-    A file of ours is always private; a file of the user's keeps its mode, and a new one follows the
-    umask.
+    A file in the home is always private; a file in the user's project retains its mode, and a new
+    one follows the umask.
     """
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
     exact = old if mode & 0o077 else mode
@@ -546,7 +546,7 @@ def _link_or_claim(temporary: str, path: str) -> None:
     except OSError as error:
         if error.errno not in (errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS):
             raise
-        # No hard links here. Claim the name, then rename over our own empty claim.
+        # No hard links on this file system: claim the name with an empty file, then replace that.
         os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
         try:
             os.rename(temporary, path)
@@ -587,7 +587,7 @@ def _move_across(path: str, moved: str) -> None:
     os.rename(path, aside)
     try:
         os.rename(_write_temporary(moved, read_chunks(aside, follow=False), 0o600), moved)
-        sync_folder(folder_of(moved))  # the copy must be certain before the original goes
+        sync_folder(folder_of(moved))  # the copy must be durable before the original is removed
     except BaseException:
         _restore_name(aside, path)
         raise
@@ -622,7 +622,7 @@ def temporary_name(path: str, suffix: str = TEMPORARY) -> str:
 
 
 def _cut(name: str) -> str:
-    # A name may fill the 255 bytes a file system allows; ours is longer than the target's.
+    # A name may fill the 255 bytes a file system allows; a temporary's is longer.
     return os.fsdecode(os.fsencode(name)[:200])
 
 
@@ -643,7 +643,7 @@ def list_temporaries(path: str, ending: str) -> list[str]:
 
 
 def remove(path: str) -> None:
-    """Remove a temporary of ours if it still exists."""
+    """Remove a temporary if it still exists."""
     try:
         os.unlink(path)
     except OSError:
@@ -682,7 +682,7 @@ def read_stamped(
     finally:
         os.close(fd)
     if is_larger or len(data) > limit:
-        raise InvalidInput(f"{path} is too large", why=f"over {limit} bytes", file=path)
+        raise InvalidInput(f"{path} is too large", why=f"it has over {limit} bytes", file=path)
     return data, stamp_of(facts)
 
 
@@ -748,7 +748,7 @@ def _require_regular(path: str, facts: os.stat_result) -> None:
 
 
 def _require_private(path: str, facts: os.stat_result) -> None:
-    # Where the umask makes files 0664, a closed folder still keeps other users out.
+    # Where the umask makes files 0664, a closed folder still excludes other users.
     open_to_others = facts.st_mode & 0o022 and os.stat(folder_of(path)).st_mode & 0o011
     if facts.st_uid not in (0, os.geteuid()) or open_to_others:
         raise Refused(
@@ -762,7 +762,7 @@ def read_up_to(fd: int, limit: int, expected_size: int) -> bytes:
     """Read at most `limit` bytes of a file with `expected_size` bytes, which may be wrong."""
     data = os.read(fd, min(limit, max(expected_size, 0) + 1, _CHUNK))
     if len(data) == expected_size:
-        return data  # one byte more was requested
+        return data  # one byte more was requested, so the file ends here
     parts, limit = [data], limit - len(data)
     while data and limit > 0 and (data := os.read(fd, min(limit, _CHUNK))):
         parts.append(data)
@@ -789,7 +789,7 @@ def list_names(folder: str) -> list[str]:
 
 
 def is_irregular(path: str) -> bool:
-    """Return whether the name belongs to something that is not a regular file, even a link."""
+    """Return whether `path` exists and is not a regular file; a link is not one."""
     try:
         return not stat.S_ISREG(os.lstat(path).st_mode)
     except OSError:

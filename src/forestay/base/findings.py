@@ -1,4 +1,4 @@
-"""What a check reports, and what only the user can decide."""
+"""Findings of a check, and questions that only the user can answer."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ class Finding(NamedTuple):
     """Something that a user should know: a fault, a risk, or a deviation from a specification.
 
     `severity` is `error` (something is lost or does not work), `warning` (that may happen) or
-    `info`. `fix` is what helps, `fixable` says that `forestay doctor --fix` does it. A finding
-    about a file has its place in it: `where` as a path of keys, `line` counted from 1, and the
+    `info`. `fix` is the remedy, `fixable` whether `forestay doctor --fix` applies it. A finding
+    about a file gives the place: `where` as a path of keys, `line` counted from 1, and the
     `requirement` that it does not meet; one about an event has its `seq`.
     """
 
@@ -38,9 +38,9 @@ class Choice(NamedTuple):
 
 
 class Question(NamedTuple):
-    """What only the user can decide. `files` are those that the answer is about.
+    """A question that only the user can answer. `files` are the files that it is about.
 
-    `menu` is the whole question in the words of a format's specification, where it has them.
+    `menu` is the whole question in the words of a format's specification, if that has such words.
     """
 
     text: str

@@ -1,9 +1,9 @@
 """Lock files as shell scripts use them: a file that exists while a session is being changed.
 
-A script takes the lock with `set -C; echo $$ > .state.lock` and deletes the file afterwards; the
+A script locks with `set -C; echo $$ > .state.lock` and deletes the file afterwards; the
 file holds the process number. An empty file that stays belongs to a program that locks it with
 `flock`, as `files.locked` does. We wait for both kinds and steal neither. Callers hold our own lock
-on the folder, so a lock file of ours that already exists was left by a process that died.
+on the folder, so a lock file of Forestay that already exists was left by a process that died.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class ScriptLock:
         raise Busy(f"another process is changing {self._path}")
 
     def _is_empty(self) -> bool:
-        """Tell an empty lock file that stays from one whose script is about to write into it."""
+        """Return whether the lock file stays empty: no script is about to write into it."""
         if not self._content():
             self._clock.sleep(_RECHECK_SECONDS)
         return not self._content() and os.path.lexists(self._path)
@@ -91,7 +91,7 @@ def describe_stale_lock(path: str) -> str:
     """Return a message if the process of a lock file is gone or the file is old; empty if not."""
     content = files.read_text(path) or ""
     pid = int(content) if content.isdecimal() and len(content) < 20 else 0
-    # A process may delete its lock and end at once: only a file that is still there is stale.
+    # A process may delete its lock and end at once: only a file that still exists is stale.
     if pid and not process.pid_exists(pid) and files.read_text(path) == content:
         return f"{path} is the lock of process {pid}, which does not run on this machine: delete it"
     # Another process may have got the number since, or the file may hold something else.

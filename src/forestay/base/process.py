@@ -1,6 +1,6 @@
 """Identify processes and machines uniquely, and find out whether a process is alive.
 
-A *process id* of ours names one process for ever: boot, pid namespace, pid and start time together
+A `ProcessId` names one process for ever: boot, pid namespace, pid and start time together
 are never reused, although a pid alone is, within minutes. *Liveness* is "alive", "dead", or
 "unknown" where this process cannot see the other one (another host, another namespace). A *machine
 id* is stable but does not reveal the system's own id.
@@ -42,7 +42,7 @@ class ProcessId:
 
     @property
     def machine(self) -> str:
-        """Return the machine it runs on. Computed late because it is slow."""
+        """Return the id of the process's machine; computed on first use, because that is slow."""
         return self._machine or machine_id()
 
     @classmethod
@@ -108,7 +108,7 @@ def ancestors(limit: int = 64, *, pid: int | None = None) -> list[ProcessId]:
 
 
 def find_same_agent(held: Sequence[str]) -> set[str]:
-    """Return our own ancestors and those of `held` that the same agent started."""
+    """Return this process's ancestors, and the processes in `held` that the same agent started."""
     if not held:
         return set()
     ours = set(map(str, ancestors()))

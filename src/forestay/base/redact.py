@@ -10,7 +10,7 @@ redacting once. Every finder is linear in the text: a rejected value was examine
 everything after them is removed too.
 
 A *pair* such as `password=x` is judged by how clearly it is a literal. A quoted JSON value, `=`
-without spaces and an authorization scheme count as they are; after `:` or ` = ` the value must
+without spaces and an authorization scheme are literals; after `:` or ` = ` the value must
 itself look like a secret, so that prose ("token: the next word") and code (`token = get_token()`)
 survive. Hashes and UUIDs survive because no rule matches them.
 
@@ -64,7 +64,7 @@ def _regex(source: str) -> Finder:
 
 
 def _random(source: str) -> Finder:
-    """Build a finder for prefixes of ordinary names (`sk-learn-…`) that wants random values."""
+    """Return a finder for prefixes that names have too (`sk-learn-…`): values must be random."""
 
     def is_mixed(value: str) -> bool:
         return _has_digit(value) or not (value.islower() or value.isupper())
@@ -160,7 +160,7 @@ _TALK = frozenset(
 def _pairs(text: str) -> Spans:
     """Find the values of names that suggest a secret."""
     done = 0
-    # U+0130 alone grows when lowered; offsets must stay those of the text.
+    # Only U+0130 is longer in lower case; offsets must remain valid in the original text.
     for word in _compiled("|".join(_WORDS)).finditer(text.replace("\u0130", "i").lower()):
         pair = _compiled(_KEY).match(text, word.start())
         if pair and pair.end() >= done and _names_a_secret(pair):
@@ -421,7 +421,9 @@ class Redactor:
     def __init__(self, patterns: Sequence[str] = ()) -> None:
         if len(patterns) > MAX_PATTERNS:
             what = f"{len(patterns)} redaction patterns are too many"
-            raise InvalidInput(what, why=f"at most {MAX_PATTERNS}")
+            raise InvalidInput(
+                what, why=f"at most {MAX_PATTERNS} are allowed", hint="combine some with |"
+            )
         self._extra = tuple(_user_pattern(source) for source in patterns)
 
     def is_surely_clean(self, text: str) -> bool:
@@ -465,7 +467,9 @@ class Redactor:
         if not isinstance(value, (list, tuple, dict)):
             return value
         if not depth:
-            raise InvalidInput("value is nested too deeply", why=f"at most {MAX_DEPTH} levels")
+            raise InvalidInput(
+                "the value is nested too deeply", why=f"at most {MAX_DEPTH} levels are allowed"
+            )
         if isinstance(value, dict):
             return self._walk_dict(value, names, depth - 1)
         items = [self._walk(item, names, depth - 1) for item in value]
@@ -503,7 +507,9 @@ def _user_pattern(source: str) -> re.Pattern[str]:
     what = f"redaction pattern {source[:60]!r} cannot be used"
     hint = "correct it in the configuration; see: forestay config"
     if len(source) > MAX_PATTERN_LENGTH:
-        raise InvalidInput(what, why=f"longer than {MAX_PATTERN_LENGTH} characters", hint=hint)
+        raise InvalidInput(
+            what, why=f"it is longer than {MAX_PATTERN_LENGTH} characters", hint=hint
+        )
     if _compiled(r"\([^()]*(?<!\\)(?:[+*]|\{\d*,\})[^()]*\)(?:[+*]|\{\d*,)").search(source):
         why = "it repeats a group that repeats, which may run for ever"
         raise InvalidInput(what, why=why, hint=hint)

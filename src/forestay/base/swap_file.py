@@ -65,8 +65,8 @@ def swap(
 ) -> bool:
     """Swap the names of a staged file and the one under `path`; False if there was no old one.
 
-    It is durable once the folder is synced. A `backup` (name and bytes) is replaced only when the
-    new bytes are safe: on a full disk the earlier backup stays. If this raises, the new file is
+    The swap is durable once the folder is synced. A `backup` (name and bytes) is replaced only when
+    the new bytes are safe: on a full disk the earlier backup stays. If this raises, the new file is
     removed and the old one is in its place.
     """
     try:
@@ -118,7 +118,7 @@ def sync_all(paths: Iterable[str]) -> None:
 
 
 def _sync(fd: int) -> OSError | None:
-    """Sync a file; return what went wrong."""
+    """Sync a file; return the error, or None."""
     try:
         files.sync_file(fd)
     except OSError as error:
@@ -163,7 +163,7 @@ def displaced(path: str) -> list[str]:
 def remove_displaced(aside: str, data: bytes, clock: Clock | None = None) -> int | None:
     """Remove a displaced file if it has these bytes; return None if it has others.
 
-    With a clock, a program that is still writing it is waited for briefly. The returned descriptor
+    With a clock, this waits briefly for a program that is still writing it. The returned descriptor
     holds the space until `free_removed`: freeing it may take a disk as long as writing a file.
     """
     try:
@@ -186,14 +186,14 @@ def remove_displaced(aside: str, data: bytes, clock: Clock | None = None) -> int
 def added_later(fd: int, size: int, clock: Clock) -> bytes:
     """Return what other programs appended to a removed file after `size` bytes.
 
-    A program that still has it open for writing is waited for briefly.
+    This waits briefly for a program that still has the file open for writing.
     """
     _is_left_alone(fd, clock)
     return os.pread(fd, max(os.fstat(fd).st_size - size, 0), size)
 
 
 def is_finished(path: str, clock: Clock) -> bool:
-    """Return whether no program is writing a file; one that does is waited for briefly."""
+    """Return whether no program is writing a file, after a short wait."""
     try:
         fd = os.open(path, files.ANY)
     except OSError:
@@ -222,7 +222,7 @@ def _is_being_written(fd: int) -> bool:
     import signal
 
     try:
-        # A program that opens it now causes a signal: one that is ignored by default.
+        # A program that opens the file now causes a signal; this one is ignored by default.
         fcntl.fcntl(fd, fcntl.F_SETSIG, signal.SIGURG)
         fcntl.fcntl(fd, fcntl.F_SETLEASE, fcntl.F_RDLCK)
         fcntl.fcntl(fd, fcntl.F_SETLEASE, fcntl.F_UNLCK)
@@ -280,7 +280,7 @@ def _mark(data: bytes) -> str:
 
 
 def leftovers(path: str) -> list[str]:
-    """Return all that writes to `path` may have left; the caller holds the lock."""
+    """Return the files that interrupted writes to `path` left; the caller holds the lock."""
     return [*files.list_temporaries(path, files.TEMPORARY), *files.list_temporaries(path, _SWAPPED)]
 
 
@@ -296,15 +296,15 @@ def _swap(aside: str, path: str) -> bool:
     """Swap the names of two files; False if there was only the new one."""
     if _swap_names(aside, path):
         return True
-    kept = files.temporary_name(path, _SWAPPED)
+    old_name = files.temporary_name(path, _SWAPPED)
     try:
-        os.link(path, kept, follow_symlinks=False)
+        os.link(path, old_name, follow_symlinks=False)
     except FileNotFoundError:
         os.rename(aside, path)
         return False
     # This system cannot swap: bytes written between these two calls would be lost.
     os.rename(aside, path)
-    os.rename(kept, aside)
+    os.rename(old_name, aside)
     return True
 
 

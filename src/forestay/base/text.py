@@ -97,7 +97,7 @@ DEAREST_FENCE = "<<<data {0}\n\n{0}>>>".format("j" * CODE_LENGTH)
 
 
 def _code(secret: bytes, provenance: str, text: str) -> str:
-    # The provenance is one line, so the first newline divides the two without doubt.
+    # The provenance is one line, so the first newline separates the two unambiguously.
     code = hmac_sha256(secret, f"{provenance}\n{text}".encode())
     while code[:CODE_LENGTH].translate(_LETTERS) in text:
         code = hmac_sha256(secret, code.encode())
@@ -168,7 +168,7 @@ def ago(ms: int) -> str:
 
 
 def _head(text: str, room: int, measure: Callable[[str], int]) -> str:
-    """Return as many whole clusters as there is room for."""
+    """Return the longest beginning, in whole clusters, that measures at most `room`."""
     end = 0
     for cluster in _clusters(text):
         room -= measure(cluster)
@@ -238,13 +238,13 @@ def clean_input(text: str, what: str, *, limit: int, lines: bool) -> str:
         raise InvalidInput(f"{what} must be text", why=f"it is {type(text).__name__}")
     text = text.replace("\r\n", "\n").strip(" \t\r\n")
     if len(text) > limit:
-        why = f"{len(text)} characters; at most {limit} can be recorded"
+        why = f"it has {len(text)} characters; at most {limit} can be recorded"
         hint = _RECORD_AS_FILE if limit > ID_LIMIT else ""
         raise InvalidInput(f"{what} is too long", why=why, hint=hint)
     if not (text.isascii() and text.isprintable()):
         _refuse_characters(text, what, lines=lines)
     if not terminal(text).strip():
-        why = "nothing visible in it" if text else ""
+        why = "it has no visible character" if text else ""
         raise InvalidInput(f"{what} is empty", why=why, hint="give at least one word")
     return text.strip()
 
@@ -275,7 +275,9 @@ def _refuse_characters(text: str, what: str, *, lines: bool) -> None:
     if "\ud800" <= bad.group() <= "\udfff":
         raise InvalidInput(f"{what} is not valid Unicode", why=f"unpaired surrogate, {place}")
     if bad.group() in "\n\r\u2028\u2029":
-        raise InvalidInput(f"{what} must be one line", why=place, hint=_RECORD_AS_FILE)
+        raise InvalidInput(
+            f"{what} must be one line", why=f"line break {place}", hint=_RECORD_AS_FILE
+        )
     raise InvalidInput(
         f"{what} contains a control character", why=place, hint="remove it, or " + _RECORD_AS_FILE
     )
@@ -301,7 +303,7 @@ def _why_not_an_id(text: str) -> str:
     if not text:
         return "it is empty"
     if len(text) > ID_LIMIT:
-        return f"{len(text)} characters; at most {ID_LIMIT}"
+        return f"it has {len(text)} characters; at most {ID_LIMIT} are allowed"
     if not _compiled("[A-Za-z0-9._-]+").fullmatch(text):
         return "only letters, digits, '.', '_' and '-' are allowed"
     if not text[0].isalnum():

@@ -24,7 +24,7 @@ class Value:
     _source: Any
 
     _types: ClassVar[dict[str, str]] = {}
-    """The annotations of all fields, by which they are converted."""
+    """The annotation of each field, which decides how its value is converted."""
     _renamed: ClassVar[dict[str, str]] = {}
     """Fields that have another name in the engine."""
 

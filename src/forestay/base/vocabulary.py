@@ -56,7 +56,7 @@ def what_next(
 
 
 ESSAY = "essay"
-"""The workflow of essays, which has rules of its own."""
+"""The workflow of essays, which has additional rules (`model.essay.rules`)."""
 STYLES = ("forestay", "orchestrator", "praxis")
 FORMATS = ("text", "markdown", "json")
 LEAST, MOST = 150, 20_000

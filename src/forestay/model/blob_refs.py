@@ -57,10 +57,10 @@ def may_be_named(kind: str, data: bytes) -> bool:
 
 
 def is_promise(sealed: Sealed) -> bool:
-    """Return whether the blob that an event names must be stored; others only name a digest."""
+    """Return whether a store must have the blob of an event; some only mention a digest."""
     return ev.parse_header(sealed.header).kind in _PROMISES
 
 
 def digests_in(data: bytes) -> set[bytes]:
-    """Return everything in some bytes that looks like a SHA-256."""
+    """Return every part of `data` that has the form of a SHA-256 in hexadecimal."""
     return set(_DIGEST.findall(data))

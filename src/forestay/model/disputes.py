@@ -82,7 +82,7 @@ def cases(events: Sequence[Event], state: State) -> list[Case]:
 
 
 def device_views(events: Sequence[Event]) -> list[DeviceView]:
-    """Return each device that wrote, and the session as it knew it; the last writer comes first."""
+    """Return what each device knew when it last wrote; the last writer comes first."""
     known = {event.hash: event for event in in_order(events)}
     last = {event.head.device: event for event in known.values()}
     found = [_device_view(event, _past(event, known)) for event in last.values()]
@@ -168,27 +168,27 @@ def _describe(events: Iterable[Event]) -> str:
 
 
 def _newest(events: Sequence[Event | None], known: Mapping[str, Event]) -> tuple[int, str]:
-    """Return the number of the newest event, from 1, and the reason for people.
+    """Return the number of the newest event, counted from 1, and the reason in words.
 
-    The clocks of the devices decide, unless one is behind an event that its device had seen.
+    The clocks of the devices decide, unless a clock is behind an event that its device had seen.
     """
-    there = [(event, number) for number, event in enumerate(events, start=1) if event]
-    if not there:
+    present = [(event, number) for number, event in enumerate(events, start=1) if event]
+    if not present:
         return 1, "nothing is known of either side"
-    seen = [(known.get(hash), event) for event, _ in there for hash in parents(event)]
+    seen = [(known.get(hash), event) for event, _ in present for hash in parents(event)]
     if any(past is not None and past.head.at > event.head.at + _MINUTE for past, event in seen):
-        there.sort(key=lambda one: position(one[0]))
-        return there[-1][1], "the clocks disagree; this side knew more of the session"
-    there.sort(key=lambda one: (one[0].head.at, position(one[0])))
-    ms = there[-1][0].head.at - there[0][0].head.at
+        present.sort(key=lambda one: position(one[0]))
+        return present[-1][1], "the clocks disagree; this side knew more of the session"
+    present.sort(key=lambda one: (one[0].head.at, position(one[0])))
+    ms = present[-1][0].head.at - present[0][0].head.at
     later = ago(ms).removesuffix(" ago") if ms >= _MINUTE else "less than a minute"
-    return there[-1][1], f"it was stated {later} later by the clocks of the devices"
+    return present[-1][1], f"it was stated {later} later by the clocks of the devices"
 
 
 # -- settling ----------------------------------------------------------------------------------
 
 Named = Callable[[str], str]
-"""Returns the name of a device for people."""
+"""A function that returns the name of a device as users see it."""
 
 
 def events_to_settle(
@@ -196,7 +196,7 @@ def events_to_settle(
 ) -> list[Body]:
     """Return the events that settle a case; `events` are all events by id.
 
-    Of a file that is to be merged only the edit is closed; the caller merges the content.
+    If a file is to be merged, they only close its edit; the caller merges the content.
     """
     sides = [events[side.event].body for side in case.sides if side.event in events]
     if case.kind == EDIT.rstrip(":"):
@@ -254,14 +254,17 @@ def _settle_edit(case: Case, chosen: int, state: State, events: Mapping[str, Eve
 
 
 def _endings(edit: Event | None) -> list[str]:
-    """Return how the session ended by the file; that is not recorded while it is disputed."""
+    """Return the ends of the session that an edited file states.
+
+    They are not recorded as events while they are disputed.
+    """
     left = getattr(edit.body, "residue", "").split("; ") if edit else []
     words = (each.removeprefix("status: ") for each in left if each.startswith("status: "))
     return [word for word in words if word in _BODY_OF][:1]
 
 
 def _read_with(edit: Event, events: Mapping[str, Event]) -> list[Event]:
-    """Return the events read from the file with an edit: they were recorded right after it."""
+    """Return the events read from the edited file: those recorded right after the edit."""
     own = [e for e in events.values() if e.head.device == edit.head.device]
     found: list[Event] = []
     for event in sorted(own, key=lambda one: one.head.n):

@@ -45,7 +45,7 @@ class Rights:
         owner: str = "",
         disputed: Iterable[str] = (),
     ) -> None:
-        """`whose` maps a device to its device group, `group` is that of this home."""
+        """`whose` maps a device to its device group; `group` is the device group of this home."""
         self._mine, self._whose = frozenset(mine), whose
         self._group, self._owner = group, owner
         self._disputed = frozenset(disputed)

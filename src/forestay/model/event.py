@@ -4,7 +4,7 @@ An event is stored as three byte strings: `header`, `salt` and `data`. `data` is
 body (what happened), `digest` in the header is SHA-256(salt + data), and the event's `hash` is
 SHA-256(header). So content and salt can be erased and the chain over the headers still verifies.
 
-    !! The bytes made here are kept forever. Names, order and defaults of header and body
+    !! The bytes made here are stored forever. Names, order and defaults of header and body
     !! fields are pinned by tests/golden; a new field may only be added at the end, with a
     !! default, and is left out of the bytes while it has that default.
 
@@ -47,7 +47,7 @@ Moment = Annotated[int, Meta(ge=-(2**53), le=2**53)]
 
 
 class Header(Struct, frozen=True, omit_defaults=True, gc=False):
-    """Everything about an event but its content. The bytes of this are what `hash` covers."""
+    """Everything about an event but its content. `hash` covers its encoded bytes."""
 
     v: Number
     id: str
@@ -70,7 +70,7 @@ class Header(Struct, frozen=True, omit_defaults=True, gc=False):
 
 
 def pairs(flat: list[int | str]) -> list[tuple[int, str]]:
-    """Return the (n, hash) pairs of a flat list of heads, without anything that is no pair."""
+    """Return the (n, hash) pairs of a flat list of heads; skip items that form no pair."""
     return [
         (n, digest)
         for n, digest in zip(flat[::2], flat[1::2], strict=False)
@@ -468,7 +468,7 @@ class ForeignEdited(Body, frozen=True):
 
 
 class EvidenceObserved(Body, frozen=True):
-    """A command that we ran ourselves: how it ended, and the inputs it had.
+    """A command that Forestay ran: how it ended, and the inputs it had.
 
     `exit` is the exit status of a shell (128 plus the number of the signal it died of); `output`
     is the digest of its output, `tail` the end of that, both without secrets; `blob` names the
@@ -611,7 +611,7 @@ class Event(Struct, frozen=True, gc=False):
 
     @property
     def time(self) -> datetime:
-        """Return when it was recorded, by the clock of its device."""
+        """Return when the event was recorded, by the clock of its device."""
         return to_datetime(self.head.at)
 
     @property
@@ -640,14 +640,14 @@ def encode_body(body: Body) -> bytes:
             why="it cannot be written as UTF-8",
         ) from None
     except (TypeError, ValueError, RecursionError) as error:
-        raise InvalidInput("this cannot be written as JSON", why=str(error)) from None
+        raise InvalidInput("the event cannot be written as JSON", why=str(error)) from None
     if len(data) > MAX_EVENT_BYTES:
         raise InvalidInput(
             f"this is too large for one event: {len(data):,} bytes, at most {MAX_EVENT_BYTES:,}",
-            hint="keep large text in a file and record it with: forestay record artifact PATH",
+            hint="write large text to a file and record that with: forestay record artifact PATH",
         )
     if _nests_too_deep(data):
-        raise InvalidInput(f"this nests too deep: at most {MAX_DEPTH} levels")
+        raise InvalidInput(f"the event nests too deep: at most {MAX_DEPTH} levels are allowed")
     return data
 
 

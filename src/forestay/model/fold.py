@@ -57,7 +57,7 @@ def follows(state: State, event: Event) -> bool:
 
 
 def comes_after(tips: list[str], clock: int, head: Header) -> bool:
-    """Return the same as `follows`, from the tips and the clock of a state."""
+    """Return what `follows` returns, given only the tips and the clock of a state."""
     if head.kind in _REACHING_BACK or head.clock <= clock:
         return False
     if not head.seen:
@@ -73,7 +73,7 @@ def extend(state: State, event: Event) -> None:
     advance(state.core, event)
     apply(state, event)
     if "dispute.open" in state.core.counts:
-        # It has seen all sides, so every subject it states an outcome for is settled.
+        # The event has seen all sides, so every subject it states an outcome for is settled.
         _note_disputes(state, event, [(stance.subject, []) for stance in stances(event)])
 
 
@@ -136,7 +136,7 @@ def _restate(state: State, event: Event) -> None:
 
 
 def _note_disputes(state: State, event: Event, changed: list[tuple[str, list[Side]]]) -> None:
-    """Store the disputes as they are after this event; one without sides is settled."""
+    """Store the disputes that this event changed; a dispute without sides is settled."""
     state.writer = event.head.device if len(state.core.chains) > 1 else ""
     _restore_held(state.core)
     for subject, sides in changed:

@@ -45,7 +45,7 @@ from forestay.model.state import (
 
 RECENT = 5
 TRIES = 20
-"""How many verdicts on a step its row has; the journal has them all."""
+"""How many verdicts the row of a checkpoint stores; the journal has all of them."""
 BOTH = " and "
 """Joins choices that are made together; none of them counts as rejected."""
 SETTLED = "settled"
@@ -54,7 +54,7 @@ TOKEN = "[redacted:"
 """Begins the text that replaces a secret."""
 _LINE = 160
 _WORDS = 800
-"""How many characters of the last message the core has."""
+"""How many characters of the last message the core stores."""
 _R = TypeVar("_R", bound=Row)
 
 
@@ -178,7 +178,7 @@ def _erased(state: State, event: Event, body: ev.Erased) -> None:
     # The kind of a tombstone is enough, so it holds without content too.
     core.forgotten = core.forgotten or event.kind == "session.forgotten"
     if event.kind in _BEGINNINGS and not core.status:
-        # The same for a beginning: without it nothing more could be recorded.
+        # The kind of a beginning is enough, too: without one nothing more could be recorded.
         core.status, core.began_at = "active", event.head.at
     if event.kind not in ev.KINDS:
         _require(core, event.head.must)
@@ -228,7 +228,7 @@ def _recount_phases(state: State) -> None:
 
 
 def _move_to_phase_of(core: Core, step: str) -> None:
-    """Make the phase current that a step is, or is inside of by its id."""
+    """Make the phase of a step current: the step is that phase, or its id is inside it."""
     number = core.phase_of(step.partition("/")[0])
     if number is not None:
         core.phase = number
@@ -249,7 +249,7 @@ def _put_step(state: State, step: Step) -> None:
 
 
 def _update_phase(core: Core, step: Step) -> None:
-    """Update the phase that a step is, if it is one: whether it is done, and how long it took."""
+    """If the step is a phase, update whether the phase is done, and how long it took."""
     number = core.phase_of(step.id)
     if number is None:
         return

@@ -68,7 +68,7 @@ def next_of(
 def seal_next(
     core: Core, device: str, kind: str, data: bytes, salt: bytes, **fields: Any
 ) -> tuple[Sealed, Header]:
-    """Return the same for data of any kind; `fields` are the other fields of the header."""
+    """Return what `next_of` returns, for data of any kind; `fields` are other header fields."""
     n, prev, clock, seen = continue_chain(core, device)
     header = Header(
         v=ev.FORMAT,
@@ -95,7 +95,9 @@ def check_link(header: Header, get: Callable[[str], Header | None]) -> str:
     if wrong:
         return wrong
     if header.clock != clock + 1:
-        return f"its clock is {header.clock}; after what it follows it must be {clock + 1}"
+        return (
+            f"its clock is {header.clock}, but after the events it follows it must be {clock + 1}"
+        )
     return ""
 
 

@@ -44,7 +44,7 @@ def place(head: Header, hash: str) -> Position:
 def in_order(events: Iterable[Event]) -> list[Event]:
     """Return the events once each (by hash), in merge order, whatever the order of arrival.
 
-    Those that a tombstone names become `Erased`, whether or not their content is still there.
+    Those that a tombstone names become `Erased`, whether or not their content is still stored.
     """
     once: dict[str, Event] = {}
     for event in events:
@@ -187,7 +187,7 @@ GOING_ON = {
 """Kinds by which work on a unit continues, and the table of the unit."""
 
 SESSION = "session"
-"""The subject of endings."""
+"""The subject of statements about the end of the session."""
 WENT_ON = "work went on"
 """The outcome that work states against an ending that had not seen it."""
 

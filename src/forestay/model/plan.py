@@ -30,7 +30,7 @@ class Field(Struct, frozen=True, omit_defaults=True):
     equals: str | int | float | bool | None = None
     matches: str = ""
     observed: bool = False
-    """Only a command that we ran ourselves counts."""
+    """Whether only the result of a command that Forestay ran counts, not a claim."""
 
 
 class Rule(Struct, frozen=True, omit_defaults=True):

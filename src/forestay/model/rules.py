@@ -203,7 +203,7 @@ _CHOICES: dict[type[Body], tuple[str, tuple[str, ...]]] = {
 
 
 MAX_NUMBER = 2**53
-"""Beyond this, other readers of JSON lose digits."""
+"""Numbers of this size or more lose digits in other readers of JSON."""
 
 
 def validate(body: Body) -> Body:
@@ -213,12 +213,16 @@ def validate(body: Body) -> Body:
     """
     name, allowed = _CHOICES.get(type(body), ("", ()))
     if name and getattr(body, name) not in allowed:
-        why = f"it is one of {', '.join(allowed)}"
+        why = f"it must be one of {', '.join(allowed)}"
         raise InvalidInput(f"{name} cannot be {getattr(body, name)!r}", why=why)
     if isinstance(body, ev.AttributeSet):
         is_number = isinstance(body.value, int | float)
         if is_number and not -MAX_NUMBER < body.value < MAX_NUMBER:  # type: ignore[operator]
-            raise InvalidInput(f"the value cannot be {body.value}")  # also refuses NaN
+            # NaN is refused, too.
+            raise InvalidInput(
+                f"the value cannot be {body.value}",
+                why=f"it must be between -{MAX_NUMBER} and {MAX_NUMBER}",
+            )
         _check_not_blank("key", body.key)
         if body.key == "progress":
             _check_fraction(body.value)
@@ -243,14 +247,17 @@ def _check_fields(body: Body) -> None:
         elif name == "fraction":
             _check_fraction(value)
         elif isinstance(value, int) and not 0 <= value < MAX_NUMBER:
-            raise InvalidInput(f"{name.replace('_', ' ')} cannot be {value}")
+            raise InvalidInput(
+                f"{name.replace('_', ' ')} cannot be {value}",
+                why=f"it must be at least 0 and less than {MAX_NUMBER}",
+            )
 
 
 def _check_fraction(value: object) -> None:
-    """Refuse a progress that is no fraction; None clears it."""
-    why = "it is a fraction from 0 to 1"
+    """Refuse progress that is not a fraction from 0 to 1; None clears the progress."""
+    why = "it must be a fraction from 0 to 1"
     if isinstance(value, bool | str):
-        raise InvalidInput("progress is a number", why=why)
+        raise InvalidInput("progress must be a number", why=why)
     if isinstance(value, int | float) and not 0 <= value <= 1:  # also refuses NaN
         why += f": {value:g}% is {value / 100:g}" if 1 < value <= 100 else ""
         raise InvalidInput(f"progress cannot be {value:g}", why=why)
@@ -530,19 +537,19 @@ def _defined_phase(state: State, step: str) -> int | None:
 def _set_plan(state: State, body: ev.PlanSet) -> None:
     _require_open(state, body)
     if state.core.workflow:
-        why = f"it follows {state.core.workflow}, from its start to its end"
+        why = f"it follows {state.core.workflow} until it ends"
         raise Refused("the session has a plan already", why=why, hint=f"forestay {_BEGIN}")
 
 
 def _resolve_plan(state: State, body: ev.PlanResolved) -> None:
-    """Allow to set the number of phases once, and not below the phases reached."""
+    """Allow the number of phases to be set once, and not below the phases reached."""
     _require_open(state, body)
     core = state.core
     if core.phase is None:
         return
     if core.plan_total is not None:
         what = f"the plan has {core.plan_total} {core.plan_unit}s"
-        raise Refused(what, why="that is set only once")
+        raise Refused(what, why="the number is set only once")
     least = _least_total(state)
     if body.total < least:
         raise Refused(
@@ -587,7 +594,7 @@ def check_reach(core: Core, number: int) -> None:
 
 def _range_of_phases(core: Core) -> str:
     last = last_number(core.plan_base, core.plan_total)
-    return f"they are {core.plan_base} to {'…' if last is None else last}"
+    return f"the phases are {core.plan_base} to {'…' if last is None else last}"
 
 
 def check_current(core: Core, number: int) -> None:
@@ -622,7 +629,7 @@ def _completed_already(number: int) -> Refused:
 def _start_step(state: State, body: ev.StepStarted) -> None:
     number = _defined_phase(state, body.step)
     if number is not None:
-        _check_turn(state, number)
+        _require_startable(state, number)
     step, phase = state.step(body.step), state.core.phase_of(body.step)
     has_failed = phase is not None and state.core.phase_verdicts.get(phase) == "failed"
     if has_failed and step is not None and step.status == "running":
@@ -631,8 +638,8 @@ def _start_step(state: State, body: ev.StepStarted) -> None:
         _move("task", "running")(state, body)
 
 
-def _check_turn(state: State, number: int) -> None:
-    """Refuse to start a phase before the previous one is completed, or after it was itself."""
+def _require_startable(state: State, number: int) -> None:
+    """Refuse to start a phase that is completed, or before the previous one is completed."""
     core = state.core
     current = core.phase or 0
     step = state.step(core.phase_step(current))
@@ -681,7 +688,7 @@ def _skip_step(state: State, body: ev.StepSkipped) -> None:
 
 
 def _reset_step(state: State, body: ev.StepReset) -> None:
-    """Allow to reset a step in any status but pending and skipped.
+    """Allow the reset of a step in any status but pending and skipped.
 
     A rollback also resets phases, and the tasks inside them, in those statuses.
     """

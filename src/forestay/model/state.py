@@ -1,4 +1,4 @@
-"""State: what a journal adds up to.
+"""State: the result of folding a journal.
 
 State has two parts. `core` is small and of bounded size: status, goal, counters, the heads of
 the chains. `rows` are the units of work (steps, agents, files, decisions, …), one row each,
@@ -67,7 +67,7 @@ class Core(Struct, omit_defaults=True):
     is all time without work: pauses, and between an end and a reopening. `asked` is the last
     message of a user, `said` the last of the agent. `git_first` is the first commit that was known
     to be checked out, `git_commit` the last, `git_by` the device that recorded it. `git_there` is
-    branch and commit of the device before, until the session is paused or ends on this one.
+    branch and commit of the previous device, until the session is paused or ends on this one.
     """
 
     session: str = ""
@@ -136,7 +136,7 @@ class Core(Struct, omit_defaults=True):
         return self.phase is not None
 
     def phase_of(self, step: str) -> int | None:
-        """Return the number of the phase that a step is; None if the plan has no such phase."""
+        """Return the number of the phase that a step stands for; None if it stands for none."""
         number = number_of(step)
         if self.phase is None or number is None or step != self.phase_step(number):
             return None
@@ -144,7 +144,7 @@ class Core(Struct, omit_defaults=True):
         return number if self.plan_base <= number <= (number if last is None else last) else None
 
     def phase_step(self, number: int) -> str:
-        """Return the id of the step that a phase is."""
+        """Return the id of the step that stands for a phase."""
         return f"{self.plan_unit}-{number}"
 
     @property
@@ -161,7 +161,7 @@ class Core(Struct, omit_defaults=True):
 class Row(Struct, frozen=True, omit_defaults=True, kw_only=True):
     """A unit outside the core. `rank` is its place in merge order: when it was added or changed.
 
-    `device` is the chain that changed it last; empty while there was only one.
+    `device` is the chain that changed it last; empty while the session had only one chain.
     """
 
     KEY: ClassVar[str] = "id"
@@ -235,7 +235,7 @@ class Agent(Unit, frozen=True):
 
     @property
     def died(self) -> bool:
-        """Return whether its process was found dead, and no outcome was recorded since."""
+        """Return whether the agent's process was found dead, without an outcome recorded since."""
         return self.status == "failed" and self.category == "interrupted"
 
 
@@ -443,7 +443,7 @@ class Rows:
     def select(
         self, table: str, *, open_only: bool = False, newest: bool = False, limit: int = -1
     ) -> list[Row]:
-        """Return rows of a table by rank; `newest` reverses the order; a negative limit is all."""
+        """Return rows of a table by rank; `newest` reverses the order; all if limit is below 0."""
         rows = [r for r in self._tables.get(table, {}).values() if r.is_open or not open_only]
         rows.sort(key=lambda row: (row.rank, row.name), reverse=newest)
         return rows if limit < 0 else rows[:limit]

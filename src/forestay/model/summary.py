@@ -1,7 +1,7 @@
 """Summary: the status of a session and its next step, in a few words.
 
-Three questions of every surface are answered here: how far is it (`progress`), what is to be
-done next (`next_step`), and what needs attention (`attention`). `summary` puts the answers into
+Every interface shows three answers that are found here: how far the session is (`progress`), what
+to do next (`next_step`), and what needs attention (`attention`). `summary` puts the answers into
 a small value that the catalogue stores with each session, so that a list of sessions needs no
 fold. It is computed again with every event: each question reads the counts first, and selects
 rows only if the counts show that there are some.
@@ -118,7 +118,7 @@ def outcomes(dispute: Dispute) -> list[str]:
 
 
 def plain_outcome(word: str) -> str:
-    """Return the outcome of a side for people: of a digest its beginning."""
+    """Return an outcome in words for users; a digest is cut to its beginning."""
     is_digest = len(word) == _DIGEST and word.isalnum()
     return f"{word[:_SHOWN]}…" if is_digest else word.replace("_", " ")
 
@@ -130,7 +130,7 @@ def _next_by_status(state: State) -> str:
     core = state.core
     if core.status == "failed":
         why = f" ({core.because})" if core.because else ""
-        return f"mend why the session failed{why}, then: forestay resume"
+        return f"fix what made the session fail{why}, then: forestay resume"
     if core.status == "aborted":
         again = f'forestay start "GOAL" --from {core.session}'
         return f"nothing: it was aborted; to start again: {again}"
@@ -145,9 +145,9 @@ def _next_after_failed_checkpoint(state: State) -> str:
     rows = state.rows.select("checkpoint", newest=True, limit=_MANY)
     failed = [r for r in rows if isinstance(r, Checkpoint) and r.verdict == "failed"]
     if not failed:
-        return "mend the failed checkpoint"
+        return "fix the failed checkpoint"
     issue = failed[0].issue or failed[0].because
-    text = f"mend the failed checkpoint of {failed[0].step}" + (f": {issue}" if issue else "")
+    text = f"fix the failed checkpoint of {failed[0].step}" + (f": {issue}" if issue else "")
     number = state.core.phase_of(failed[0].step)
     return text if number is None else f"{text}; then: forestay phase done {number}"
 

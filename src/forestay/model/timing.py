@@ -45,7 +45,7 @@ def active(started: float | None, ended: float | None, paused: float) -> float |
 
 
 def standing(*, completed: bool, paused: bool, failed: bool, stalled: bool) -> str:
-    """Return the status word of a workflow: the first of these that holds."""
+    """Return the status word of a workflow: of the first argument that is true, else active."""
     words = (
         ("completed", completed),
         ("paused", paused),
@@ -64,17 +64,17 @@ def _tenth(seconds: float, unit: int) -> str:
 
 
 def short(seconds: float) -> str:
-    """Return `30m`, from an hour `1.2h`."""
+    """Return a duration as `30m`, from an hour on as `1.2h`."""
     return f"{_tenth(seconds, _HOUR)}h" if _is_hours(seconds) else f"{_minutes(seconds)}m"
 
 
 def brief(seconds: float) -> str:
-    """Return `30 min`, from an hour `1.2 hr`."""
+    """Return a duration as `30 min`, from an hour on as `1.2 hr`."""
     return f"{_tenth(seconds, _HOUR)} hr" if _is_hours(seconds) else f"{_minutes(seconds)} min"
 
 
 def long(seconds: float) -> str:
-    """Return `49 minutes`, from an hour `1.2 hours`."""
+    """Return a duration as `49 minutes`, from an hour on as `1.2 hours`."""
     if _is_hours(seconds):
         hours = _tenth(seconds, _HOUR)
         return f"{hours} hour" if hours == "1" else f"{hours} hours"
@@ -83,7 +83,7 @@ def long(seconds: float) -> str:
 
 
 def ago(seconds: float) -> str:
-    """Return `5 minutes ago`, from an hour `3.5 hours ago`, from two days `3 days ago`."""
+    """Return a past moment as `5 minutes ago`, `3.5 hours ago` or, from two days, `3 days ago`."""
     if seconds >= 48 * _HOUR:
         return f"{int(seconds // (24 * _HOUR))} days ago"
     return "just now" if seconds < _MINUTE else f"{long(seconds)} ago"
@@ -178,7 +178,7 @@ def _verdicts(plan: dict[str, Any]) -> dict[int, str]:
 
 
 def numbers(runs: str) -> list[int]:
-    """Return the numbers of some runs: `0-2,5` is 0, 1, 2 and 5."""
+    """Return the numbers in a text of runs: `0-2,5` gives 0, 1, 2 and 5."""
     found: list[int] = []
     for run in filter(None, runs.split(",")):
         first, _, last = run.partition("-")

@@ -20,11 +20,11 @@ from forestay.model.state import POSITION, Artifact, Attribute, Claim, State
 
 WORKFLOW = ESSAY
 SOURCE = "source."
-"""How the names of attributes begin that contain one source each."""
+"""The beginning of the names of attributes that store one source each."""
 
 _SECTION = re.compile(r"stage-([34])/section-([1-9][0-9]{0,5})")
 NAMES = {1: "the thesis", 2: "the outline", 3: "the arguments", 4: "the essay"}
-"""The stages, by what is approved in them."""
+"""What the user approves in each stage."""
 
 Value = str | int | float | bool | None
 
@@ -128,7 +128,7 @@ class Moves:
             self.bodies.append(ev.AttributeSet(key=name_of(field), value=value))
 
     def set_fields(self, part: str, **values: Value) -> None:
-        """Set the fields of a part that have a value; None and empty texts leave a field alone."""
+        """Set the fields of a part that have a value; None and empty texts change nothing."""
         for key, value in values.items():
             if value not in (None, ""):
                 self.set(f"{part}.{key}", value)

@@ -2,7 +2,7 @@
 
 A *gate* is where the user must approve: G1 and G2 for the first two stages, G3 for the arguments
 of a section, G3-Final for all of them together, G4 for a paragraph, G4-Section for a section's
-paragraphs, G5 for the whole.
+paragraphs, G5 for the whole essay.
 
 A section may be written while others are still argued: stages overlap, but each section goes
 through them in order.
@@ -56,20 +56,20 @@ def parse_gate(text: str, section: int | None = None, paragraph: int | None = No
     name = "-".join(part.capitalize() for part in match.group(1, 2) if part) if match else ""
     if match is None or name not in GATES:
         raise InvalidInput(
-            f"there is no gate {shorten(text, 40)}", why=f"they are {', '.join(GATES)}"
+            f"there is no gate {shorten(text, 40)}", why=f"the gates are {', '.join(GATES)}"
         )
     given = [int(digits) if digits else None for digits in match.group(3, 4)]
     numbers = [_agree(n, m) for n, m in zip(given, (section, paragraph), strict=True)]
     most = _NUMBERS.get(name, 0)
     if any(number is not None for number in numbers[most:]):
         part = "section" if numbers[0] is not None and not most else "paragraph"
-        raise InvalidInput(f"{name} is not approved for one {part}")
+        raise InvalidInput(f"gate {name} is not for a single {part}", hint=f"leave out the {part}")
     return Gate(name, *numbers)
 
 
 def _agree(one: int | None, other: int | None) -> int | None:
     if one is not None and other is not None and one != other:
-        raise InvalidInput(f"the gate names {one}, the option {other}")
+        raise InvalidInput(f"the gate names {one}, the option {other}", hint="give the number once")
     return other if one is None else one
 
 
@@ -184,7 +184,9 @@ def _count_sections(outline: Outline, added: Sequence[int]) -> int:
         why = "no line `### Section 1: Title (~300 words)` is in it"
         raise Refused("the outline names no sections", why=why, legal=["essay section add 1"])
     if total > MOST_SECTIONS:
-        raise Refused(f"the outline has {total} sections", why=f"at most {MOST_SECTIONS} can be")
+        raise Refused(
+            f"the outline has {total} sections", why=f"at most {MOST_SECTIONS} are allowed"
+        )
     lost = [n for n in range(1, total + 1) if n not in described] if described else []
     beyond = [n for n in described if n > total]
     if lost or beyond:
@@ -236,13 +238,17 @@ def find_section(moves: Moves, section: int | None, stage: int) -> int:
         found = moves.sections(stage, "running", "needs_review")
         what = f"no section of stage {stage} is current"
         if not found:
-            raise Refused(what, why="none is at work", legal=_steps_before(moves, stage))
+            raise Refused(
+                what, why="no section is being worked on", legal=_steps_before(moves, stage)
+            )
         if len(found) > 1:
-            raise Refused(what, why=f"at work: {_list(found)}", hint="--section N")
+            raise Refused(
+                what, why=f"several are being worked on: {_list(found)}", hint="--section N"
+            )
         section = found[0]
     if not moves.status(stage, section):
         known = moves.sections(stage)
-        why = f"they are {_list(known)}" if known else "the outline is not approved"
+        why = f"the sections are {_list(known)}" if known else "the outline is not approved"
         legal = _steps_for_unargued(moves) if known else _steps_before(moves, stage)
         raise Refused(f"there is no section {section}", why=why, legal=legal)
     return section
@@ -450,7 +456,7 @@ def _require_next_paragraph(moves: Moves, section: int, number: int) -> None:
         raise Refused(f"paragraph {number} of section {section} is approved already", legal=legal)
     what = f"paragraph {number} of section {section} cannot be approved"
     if total is not None and number > total:
-        raise Refused(what, why=f"it has {total}", legal=legal)
+        raise Refused(what, why=f"the section has {plural(total, 'paragraph')}", legal=legal)
     if number > before + 1:
         raise Refused(what, why=f"paragraph {before + 1} comes first", legal=legal)
 
@@ -481,7 +487,9 @@ def approve_section_text(moves: Moves, section: int | None, *, last: bool = Fals
             legal=[f"essay approve G4-Section --section {section} --last"] if before else [],
         )
     if before == 0 or (total is not None and before < total):
-        why = f"{before} of {total} paragraphs are approved" if total else "none is approved"
+        why = (
+            f"{before} of {total} paragraphs are approved" if total else "no paragraph is approved"
+        )
         legal = [next_paragraph(moves, section)]
         raise Refused(f"section {section} is not written yet", why=why, legal=legal)
     moves.set(f"{field}.total_paragraphs", before)
@@ -524,7 +532,7 @@ def defer_claim(
 def resolve_claim(moves: Moves, id: str, result: str, sources: Sequence[str]) -> None:
     claim = _open_claim(moves, id)
     if result not in SETTLING:
-        what, why = f"a claim that is {result} is not resolved by that", "the user has to decide"
+        what, why = f"a claim that is {result} cannot be resolved", "the user has to decide"
         raise Refused(what, why=why, legal=[f'claim override {id} --result {result} --because "…"'])
     _count(moves, claim.section, deferred_claims=-1, verified_claims=int(result == "verified"))
     moves.set(f"claim.{id}.result", result)
@@ -582,7 +590,7 @@ def action_for_score(score: float) -> str:
 def require_score(score: object, what: str) -> float:
     number = isinstance(score, int | float) and not isinstance(score, bool)
     if not number or not 1 <= score <= 5:  # type: ignore[operator]
-        raise InvalidInput(f"{what} cannot be {score}", why="it goes from 1 to 5")
+        raise InvalidInput(f"{what} cannot be {score}", why="it must be from 1 to 5")
     return score  # type: ignore[return-value]
 
 

@@ -1,4 +1,4 @@
-"""Expressions: the small language of rules over several fields. It cannot loop, call or reach out.
+"""Expressions: the small language of rules over several fields. It reads only fields.
 
     coverage >= 80 and tests_failed == 0
     0 < passed <= total
@@ -400,14 +400,14 @@ class Expression:
     def __init__(self, text: str) -> None:
         self._tree = _Parser(text).parse()
         self.fields = frozenset(_fields(self._tree))
-        """The names of the fields that it reads."""
+        """The names of the fields that the expression reads."""
 
     def value(self, values: Values) -> Any:
-        """Return its value for these fields; raise `BadExpression` if it has none."""
+        """Return the value of the expression; raise `BadExpression` if these fields give none."""
         return _Evaluation(values).of(self._tree)
 
     def holds(self, values: Values, effort: Effort | None = None) -> bool:
-        """Return whether it is true; anything but true or false is an error."""
+        """Return whether the expression is true; any value but true or false is an error."""
         return _Evaluation(values, effort).truth(self._tree)
 
 

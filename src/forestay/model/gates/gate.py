@@ -28,7 +28,7 @@ MOST_FIELDS = 1_000
 MOST_VALUES = 1_000_000
 LONGEST_NAME = 200
 PERMISSIVE = "permissive"
-"""The source of the gate that stands for a missing one."""
+"""The source of the gate that is used for a phase without a gate."""
 
 _SHOWN = 60
 _PROVE_AGAIN = "forestay prove --again"
@@ -56,7 +56,7 @@ class Judgment(Struct, frozen=True):
 
     @property
     def issue(self) -> str:
-        """Return why it did not pass, in one line."""
+        """Return why the evidence did not pass, in one line."""
         return "; ".join(self.errors)
 
     def as_values(self) -> dict[str, Any]:
@@ -360,14 +360,14 @@ def check_evidence(evidence: Mapping[str, Any]) -> None:
         why = f"it is {kind_of(evidence)}"
         raise InvalidInput("evidence must be an object of fields", why=why, hint=_HOW)
     if len(evidence) > MOST_FIELDS:
-        raise InvalidInput(f"evidence of more than {MOST_FIELDS} fields")
+        raise InvalidInput(f"the evidence has more than {MOST_FIELDS} fields", hint=_RECORD_AS_FILE)
     for name in evidence:
         _admit_name(name)
     for name, value in evidence.items():
         _admit_value(name, value)
     size = len(msgspec.json.encode(evidence))
     if size > MOST_BYTES:
-        why = f"{size} bytes; at most {MOST_BYTES}"
+        why = f"it has {size} bytes; at most {MOST_BYTES} are allowed"
         raise InvalidInput("the evidence is too large", why=why, hint=_RECORD_AS_FILE)
 
 
@@ -403,11 +403,13 @@ def _admit_leaf(name: str, value: Any) -> None:
     if isinstance(value, float) and not math.isfinite(value):
         raise InvalidInput(f"{_name(name)} is not a number", why=f"{value} cannot be recorded")
     if isinstance(value, int) and not -(2**63) <= value < 2**63:
-        raise InvalidInput(f"{_name(name)} is too large a number", why="more than 64 bits")
+        raise InvalidInput(f"{_name(name)} is too large a number", why="it needs more than 64 bits")
     if isinstance(value, str) and not value.isascii() and _has_lone_surrogates(value):
         raise InvalidInput(f"{_name(name)} is not valid Unicode", why="unpaired surrogate")
     if not isinstance(value, (str, int, float, list, tuple, dict)) and value is not None:
-        raise InvalidInput(f"{_name(name)} cannot be recorded", why=f"{type(value).__name__}")
+        raise InvalidInput(
+            f"{_name(name)} cannot be recorded", why=f"its type is {type(value).__name__}"
+        )
 
 
 def _has_lone_surrogates(text: str) -> bool:

@@ -85,7 +85,7 @@ def _is_valid_id(id: str) -> bool:
 
 
 def require_plan(state: State) -> int:
-    """Return the current phase; refuse if there is none."""
+    """Return the current phase; refuse a session without phases."""
     if state.core.phase is None:
         hint = 'forestay start "GOAL" --workflow NAME'
         raise Refused("the session has no plan with phases", hint=hint, session=state.core.session)
@@ -117,7 +117,7 @@ def _reset_others(state: State, number: int) -> list[Body]:
 
 
 def complete_phase(state: State, workflow: Workflow | None, number: int) -> list[Body]:
-    """Return the events after a passed phase: it is done, and the next one or the end follows."""
+    """Return the events that complete a phase, then start the next one or complete the session."""
     core = state.core
     done: list[Body] = [ev.StepCompleted(step=core.phase_step(number))]
     following = next_number(state, number)
@@ -191,7 +191,7 @@ def resolve_total(
     numbers = range(core.plan_base, core.plan_base + total)
     missing = [n for n in numbers if state.step(core.phase_step(n)) is None]
     if len(names) > len(missing):
-        why = f"{len(missing)} are without one"
+        why = f"{len(missing)} phases are without a name"
         raise InvalidInput(f"{len(names)} names are too many", why=why)
     made: list[Body] = [ev.PlanResolved(total=total), *_skip_beyond(state, total)]
     taken = {row.name for row in state.rows.select("step")}

@@ -24,7 +24,7 @@ from forestay.model.state import Checkpoint, State, Step, number_of
 
 IMPACTS = ("minor", "moderate", "major")
 REWORDED, REWRITTEN = 0.8, 0.4
-"""From this similarity on a text counts as reworded, and below that one as another text."""
+"""From the first similarity on, a text counts as reworded; below the second, as another text."""
 _WORDS = 2000
 _PAIRS = 20_000
 _LINES = 8000
@@ -94,7 +94,9 @@ def assess(
     signals = [signal for output in outputs for signal in _signals(output)]
     proposed = max((s.impact for s in signals), key=IMPACTS.index, default="minor")
     chosen = impact or proposed
-    reasons = [s.reason for s in signals if s.impact == proposed] or ["it has no output to compare"]
+    reasons = [s.reason for s in signals if s.impact == proposed] or [
+        "the step has no output to compare"
+    ]
     touched = _affected(signals, later, chosen)
     reset = _reset(later, chosen, in_order=in_order)
     flagged = [] if chosen == "major" else later if in_order else touched
@@ -195,7 +197,9 @@ def diff(output: Output) -> list[str]:
     if len(old) + len(new) > _LINES:
         return [f"{output.path}: {len(old)} lines then, {len(new)} now; too long to be compared"]
     lines = list(
-        difflib.unified_diff(old, new, f"{output.path} (kept)", f"{output.path} (now)", lineterm="")
+        difflib.unified_diff(
+            old, new, f"{output.path} (recorded)", f"{output.path} (now)", lineterm=""
+        )
     )
     more = len(lines) - _DIFF
     return [*lines[:_DIFF], f"… and {more} more lines"] if more > 0 else lines

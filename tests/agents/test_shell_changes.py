@@ -157,7 +157,7 @@ def test_changes_are_found_without_git_by_a_short_walk(tmp_path: Path) -> None:
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text(name)
     found = scanned(tmp_path, known=["was.py", "a.py"])
-    assert {(one.path, one.there) for one in found.found} == {
+    assert {(one.path, one.exists) for one in found.found} == {
         ("a.py", True),
         ("sub/b.py", True),
         ("was.py", False),
@@ -216,16 +216,16 @@ NEWS: dict[str, tuple[ChangedFile, File | None, FileChanged | None]] = {
         FileChanged(path="a.py", action="created", after="d2"),
     ),
     "gone": (
-        ChangedFile("a.py", there=False),
+        ChangedFile("a.py", exists=False),
         File(path="a.py", after="d1"),
         FileChanged(path="a.py", action="deleted", before="d1"),
     ),
     "deleted, as reported": (
-        ChangedFile("a.py", there=False),
+        ChangedFile("a.py", exists=False),
         File(path="a.py", action="deleted"),
         None,
     ),
-    "gone, and never was": (ChangedFile("a.py", there=False), None, None),
+    "gone, and never was": (ChangedFile("a.py", exists=False), None, None),
     "large, reported once": (ChangedFile("a.py"), File(path="a.py"), None),
 }
 

@@ -115,7 +115,7 @@ def test_several_received_sessions_are_suggested_and_none_is_resumed(
     ids = [cli.start("Add login"), cli.start("Mend the roof")]
     cli.ok("sync", "--push")
     asked = desk.within(project.name, "resume")
-    assert asked.code == 3 and "these are from other devices" in asked.err
+    assert asked.code == 3 and "these sessions are from other devices" in asked.err
     assert all(f"resume {id}" in asked.err for id in ids)
     named = desk.within(project.name, "resume", ids[0])
     assert named.code == 0 and "Goal: " in named.out

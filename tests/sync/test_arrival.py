@@ -91,7 +91,7 @@ def test_missing_artifact_is_reported_without_a_recorded_file(move: Move) -> Non
     travel(move.laptop)
     move.desktop.remotes.fetch()
     reported = lacking(move.desktop)
-    assert reported["file"] == "missing here: a.py, report.md"
+    assert reported["file"] == "missing on this device: a.py, report.md"
     assert reported["artifact"] == "2 of the missing files are stored with the session"
     move.desktop.session("login").files.restore_artifacts()
     assert "file" not in lacking(move.desktop) and "artifact" not in lacking(move.desktop)
@@ -104,7 +104,7 @@ def test_session_is_pulled_and_resumed_on_another_device(move: Move) -> None:
     assert pulled.asked and pulled.events and not pulled.why
     brief = move.desktop.session("login").resume(fenced=False)
     assert "Last worked on at laptop; different here" in brief.text
-    assert "missing here: a.py" in brief.text and "lacking" in brief.attention
+    assert "missing on this device: a.py" in brief.text and "lacking" in brief.attention
     reported = move.desktop.session("login").brief(fenced=False)
     assert [what for what, _, _ in reported.lacking] == ["commit"], "now it was worked on here"
     assert "Left on another device" in reported.text
@@ -317,7 +317,7 @@ def test_missing_git_is_reported_instead_of_a_missing_commit(
     git(move.folder("desktop"), "pull", "-q", str(move.folder("laptop")), "main")
     monkeypatch.setenv("PATH", str(tmp_path))
     found = lacking(move.desktop)
-    assert "git cannot read the repository here" in found["commit"]
+    assert "git cannot read the repository of this folder" in found["commit"]
     assert found["tool"].startswith("git was ") and found["tool"].endswith(
         "on this device it is missing"
     )
@@ -456,6 +456,6 @@ def test_artifact_is_written_to_the_path_that_the_user_gives(move: Move, tmp_pat
     with pytest.raises(InvalidInput, match="exist"):
         session.files.write_artifact("a.py", str(to))
     assert session.files.write_artifact("a.py", str(to), overwrite=True) == 6
-    with pytest.raises(InvalidInput, match=r"has a\.py"):
+    with pytest.raises(InvalidInput, match=r"of: a\.py"):
         session.files.write_artifact("b.py", str(to), overwrite=True)
     assert to.read_text() == "a = 1\n"

@@ -147,7 +147,7 @@ def test_only_unknown_packs_are_read_and_missing_ones_cover_nothing(
     made = plan([f"p{n}" for n in listed], names)
     assert made.fetch == sorted(f"p{n}" for n in listed - known)
     assert made.gone == sorted(f"p{n}" for n in known - listed)
-    assert sorted(one.first for one in made.there) == sorted(n + 1 for n in known & listed)
+    assert sorted(one.first for one in made.listed) == sorted(n + 1 for n in known & listed)
     again = plan([f"p{n}" for n in listed], {f"p{n}": stretch(n + 1, n + 1) for n in listed})
     assert (again.fetch, again.gone) == ([], [])
 

@@ -237,9 +237,9 @@ ACTS: list[Callable[[Remote], object]] = [
     "status, code, kind, words",
     [
         (403, "SignatureDoesNotMatch", RemoteFailed, "secret key is wrong"),
-        (403, "InvalidAccessKeyId", RemoteFailed, "not known there"),
-        (403, "AccessDenied", RemoteFailed, "may not do that"),
-        (403, "Strange", RemoteFailed, "may not do that"),
+        (403, "InvalidAccessKeyId", RemoteFailed, "does not know this access key"),
+        (403, "AccessDenied", RemoteFailed, "do not allow the request"),
+        (403, "Strange", RemoteFailed, "do not allow the request"),
         (401, "", RemoteFailed, "not accepted"),
         (404, "NoSuchBucket", RemoteFailed, "no such bucket"),
         (400, "InvalidBucketName", RemoteFailed, "no such bucket"),

@@ -200,7 +200,7 @@ class _Ingestion:
                 yield Received(one.name, hook, hook.at or one.at, process, digest)
 
     def _is_left_to_its_hook(self, one: Waiting, spooled: Spooled, hook: HookEvent) -> bool:
-        """Return whether the hook of its run is about to ingest it and print the briefing."""
+        """Return whether to leave the start of a run to its own hook, which prints the briefing."""
         is_start = spooled.sender.event == "SessionStart" and one.name != self._own
         if is_start and 0 <= self._clock.now() - one.at < _HOOK_MS:
             self._left_to_hooks.add((hook.agent, hook.native))
@@ -257,7 +257,7 @@ class _Ingestion:
 
 @contextmanager
 def _without_gc() -> Iterator[None]:
-    """Switch garbage collection off meanwhile: many objects are made, none of them in cycles."""
+    """Disable garbage collection in a `with` block that makes many objects but no cycles."""
     was = gc.isenabled()
     gc.disable()
     try:

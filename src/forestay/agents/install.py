@@ -1,7 +1,7 @@
 """Install our hooks and MCP server in an agent's settings, and remove them byte for byte.
 
 A *plan* lists the files to change, the agent's own commands to run, and what only the user can do;
-making it changes nothing, so `--dry-run` only prints it. `carry_out` executes it. Our entries are
+making it changes nothing, so `--dry-run` only prints it. `apply_plan` executes it. Our entries are
 found by the names of our script and server, so that a newer version replaces those of an older one.
 The home remembers what was created for them (files, folders, empty lists), so that uninstalling
 removes no more than that. Settings are never copied into the home: they can contain secrets.

@@ -95,7 +95,7 @@ def _start(agent: str, values: dict[str, Any]) -> HookEvent:
 def _prompt(agent: str, values: dict[str, Any]) -> HookEvent | None:
     """Return the prompt; None for the empty prompts that Qwen sends to continue on its own."""
     if not isinstance(values.get("prompt"), str):
-        raise WrongShape("there is no prompt")
+        raise WrongShape("the payload has no prompt")
     # Claude Code has already reported failed sub-agents by another event, but not killed ones.
     deaths = ("killed",) if agent == "claude-code" else _DEATHS
     bodies = parse_prompt(values["prompt"], deaths)

@@ -51,11 +51,12 @@ _LEFT_OUT = frozenset(
 class ChangedFile(Struct, frozen=True):
     """A changed file: relative path, stamp, digest ("" if it was not read).
 
-    `met` is set if it was read before, so that git need not be asked for the committed version.
+    `exists` is False for a deleted file. `met` is set if the file was read
+    before, so that git need not be asked for the committed version.
     """
 
     path: str
-    there: bool = True
+    exists: bool = True
     stamp: str = ""
     digest: str = ""
     tracked: bool = False
@@ -84,28 +85,28 @@ class Scan(Struct, frozen=True):
 def new_changes(
     scan_tree: Scan, known: Callable[[str], Row | None], by: str = ""
 ) -> list[FileChanged]:
-    """Return the changes that are not in the session yet; `known` returns its row for a path."""
+    """Return the changes that the session does not have yet; `known` returns its row of a path."""
     found = (_change(one, known(one.path), by) for one in scan_tree.found)
     return [change for change in found if change is not None]
 
 
 def _change(one: ChangedFile, row: Row | None, by: str) -> FileChanged | None:
     last = row if isinstance(row, File) else None
-    was_there = last.action != "deleted" if last else one.tracked
-    if not one.there:
+    existed = last.action != "deleted" if last else one.tracked
+    if not one.exists:
         gone = FileChanged(path=one.path, action="deleted", agent=by, before=_before(one, last))
-        return gone if was_there else None
-    if last and was_there and last.after == one.digest:
+        return gone if existed else None
+    if last and existed and last.after == one.digest:
         return None
     if not one.digest and last and not last.after:
         return None  # a large file has no digest, so only its first change is recorded
     return FileChanged(
         path=one.path,
-        action="modified" if was_there else "created",
+        action="modified" if existed else "created",
         agent=by,
         added=one.added,
         removed=one.removed,
-        before=_before(one, last) if was_there else "",
+        before=_before(one, last) if existed else "",
         after=one.digest,
     )
 
@@ -146,7 +147,7 @@ def scan_tree(
 
 
 def _changed_since(root: str, names: Iterable[str], since: int) -> list[str]:
-    """Return the names changed since then, latest first; a deleted one counts by its folder."""
+    """Return the files changed since a time, latest first; a deleted one by its folder's time."""
     times = {name: _changed_at(os.path.join(root, name), root) for name in names}
     fresh = [name for name, at in times.items() if at >= since]
     return sorted(fresh, key=lambda name: (-times[name], name))
@@ -187,7 +188,7 @@ def _read(
         full = os.path.join(root, name)
         met = full in before
         if not os.path.lexists(full):
-            yield ChangedFile(name, there=False, tracked=names[name], met=met)
+            yield ChangedFile(name, exists=False, tracked=names[name], met=met)
             continue
         stamp, digest = _digest(full, before.get(full, ("", "")), clock.now())
         yield ChangedFile(name, stamp=stamp, digest=digest, tracked=names[name], met=met)
@@ -237,7 +238,7 @@ _TRACKED = {b"1": 8, b"2": 9, b"u": 10}
 
 
 def entries(answer: bytes) -> Iterator[tuple[str, bool]]:
-    """Yield path and whether it is tracked for each line of `git status --porcelain=v2 -z`."""
+    """Yield the path and whether git tracks it, by line of `git status --porcelain=v2 -z`."""
     lines = iter(answer.split(b"\0"))
     for line in lines:
         kind, _, rest = line.partition(b" ")

@@ -320,7 +320,10 @@ def _lines(
 
 
 def _changed(before: list[str], after: list[str]) -> tuple[int, int]:
-    """Count the lines between the equal beginning and end of both: quick, and never too few."""
+    """Count the lines of two texts between their common beginning and their common end.
+
+    This is quick, and never counts too few changed lines.
+    """
     most = min(len(before), len(after))
     first = next((n for n in range(most) if before[n] != after[n]), most)
     ends = range(1, most - first + 1)

@@ -69,7 +69,7 @@ _CODES = {
     "sqlite": ("info", ""),
     "tables": ("error", f"restore it: {FIX}"),
     "line": ("error", f"restore it: {FIX}"),
-    "session-derived": ("error", f"compute it again: {FIX}"),
+    "session-derived": ("error", f"compute them again: {FIX}"),
     "session-damaged": ("error", ""),
     "session-lost": ("error", ""),
     "session-missing": ("error", ""),
@@ -188,7 +188,7 @@ def _run(check: Check, case: _Case) -> list[Finding]:
     except Exception as error:  # unforeseen damage must not hide the rest
         why = str(error) if isinstance(error, _TROUBLE) else f"{type(error).__name__}: {error}"
         fix = getattr(error, "hint", "")
-        found.append(_found("not-seen", f"could not check: {why}", "", fix))
+        found.append(_found("not-seen", f"a check could not be completed: {why}", "", fix))
     return found
 
 
@@ -245,7 +245,7 @@ def _check_temporary_files(case: _Case) -> Iterator[Finding]:
     before = case.clock.now() - _DAY
     for path in [*files.list_paths(case.home), *files.list_paths(case.backups)]:
         if path.endswith(files.TEMPORARY) and os.lstat(path).st_mtime * 1000 < before:
-            what, why = f"{path} is left over from a process that died", "it was never acknowledged"
+            what, why = f"{path} was left by a process that died", "it was never acknowledged"
             yield _found("temporary", what, why, fixable=True, file=path)
 
 
@@ -261,7 +261,7 @@ def _check_odd_files(case: _Case) -> Iterator[Finding]:
     blocked = _is_quarantine_blocked(case)
     fix = files.move_away_command(case.quarantine) if blocked else ""
     for path, text in what.items():
-        why = "something else has its name"
+        why = "a link, a folder or another kind of file has this name"
         yield _found("odd-file", text, why, fix, fixable=not blocked, file=path)
 
 
@@ -322,7 +322,7 @@ def _broken(
         fix = "restore it from a backup of the server, then: forestay verify"
         return Finding(code, "error", what, why, fix)
     packs = sum(map(len, backup.list_generations(case.backups)))
-    helps = f"rebuild it from {packs} backup pack(s)" if packs else "start over (without backup)"
+    helps = f"rebuild it from {packs} backup pack(s)" if packs else "start with an empty database"
     fix = f"put the file back, or {helps}: {FIX}"
     return Finding(code, "error", what, why, fix, fixable=True, file=case.database)
 
@@ -374,7 +374,7 @@ def _check_session(case: _Case, session: str) -> Iterator[Finding]:
     if bad:
         yield _damaged(case, session, bad[0])
     elif derived:
-        what = f"what is derived from the journal of {session} is wrong"
+        what = f"the tables derived from the journal of {session} are wrong"
         yield _found("session-derived", what, derived[0], fixable=True, session=session)
     if lost:
         with case.store.view(session) as view:
@@ -452,7 +452,7 @@ def _check_missing_sessions(case: _Case) -> Iterator[Finding]:
     there = {session.lower() for session in backup.last_seqs(case.store)}
     gone = {s: head for s, head in remembered(case.store) if s.lower() not in there}
     for session, head in sorted(gone.items()):
-        why = f"it was acknowledged up to {head.device}:{head.n}"
+        why = f"its events were acknowledged up to {head.device}:{head.n}"
         what = f"session {session} is no longer in the database"
         is_saved = any(_saved_events(case, session))
         yield _gone(case, "session-missing", what, why, session, is_saved=is_saved)
@@ -500,7 +500,7 @@ def _check_clock(case: _Case) -> Iterator[Finding]:
     newest = max((int(str(row["updated"])) for row in case.store.catalogue(limit=1)), default=0)
     if newest > case.clock.now() + _DAY:
         what = f"this machine's clock shows {iso(case.clock.now())}, but there are later events"
-        yield _found("clock", what, f"the newest is of {iso(newest)}")
+        yield _found("clock", what, f"the newest event is of {iso(newest)}")
 
 
 def _check_backups(case: _Case) -> Iterator[Finding]:
@@ -695,7 +695,7 @@ _FILE_FIXES: Fixes = {
 
 def _derive_again(case: _Case, finding: Finding) -> str:
     case.journal.rebuild(finding.session)
-    return f"computed again what is derived from the journal of {finding.session}"
+    return f"computed again the tables derived from the journal of {finding.session}"
 
 
 def _remember_heads(case: _Case, finding: Finding) -> str:

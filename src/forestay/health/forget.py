@@ -384,4 +384,5 @@ def _purge_database(
 
 def require_names(names: Sequence[str]) -> None:
     if not names or not all(name.strip() for name in names):
-        raise InvalidInput("no event is named", why="an empty variable, perhaps")
+        hint = "name events by number: forestay session forget NUMBER"
+        raise InvalidInput("no event is named", why="the names are empty", hint=hint)

@@ -67,7 +67,7 @@ def _suspended(binding: Binding) -> Finding:
     fix = f"import it: forestay adopt {shlex.quote(binding.place)}"
     if not is_taken:
         unbind = f"forestay files unbind {binding.format} --session {binding.session}"
-        fix = f"correct that, or stop writing them: {unbind}"
+        fix = f"correct the cause, or stop writing them: {unbind}"
     what = f"the {binding.format} files of session {binding.session} are not written"
     session, file = binding.session, binding.place
     return Finding(

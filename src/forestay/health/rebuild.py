@@ -174,7 +174,7 @@ class Rebuild:
             store.maintenance.note_lost(session, head)
             if self._counts.get(session, 0) <= there.get(session, 0):
                 upto = f"{head.device}:{head.n}"
-                self.lost.append(f"session {session}: events up to {upto} were acknowledged")
+                self.lost.append(f"session {session}: events up to {upto}, which were acknowledged")
 
     def _copy_places(self, store: Store) -> None:
         if self._machine is not None and self._machine.has_places:
@@ -183,7 +183,7 @@ class Rebuild:
             use = "forestay session use SESSION"
             self.lost.append(f"the current session of each folder; to choose it again: {use}")
             if os.path.exists(os.path.join(self._home, files.KEYS)):
-                self.lost.append("its remotes; to add one again: forestay remote add NAME ADDRESS")
+                self.lost.append("the remotes; to add one again: forestay remote add NAME ADDRESS")
 
     def _replace_database(self) -> None:
         """Replace the database files.

@@ -150,7 +150,7 @@ def meant_here(context: Context, error: NoSession) -> str:
     if not rest:
         raise error
     other = "" if of_project else ", and none of them was started in a project of this name"
-    why = "" if error.choices else f"these are from other devices{other}"
+    why = "" if error.choices else f"these sessions are from other devices{other}"
     hint = f"forestay resume {rest[0][0]}"
     raise NoSession(error.what, why=why, hint=hint, choices=[*error.choices, *rest])
 
@@ -206,8 +206,8 @@ def last_on(context: Context, device: str) -> str:
             return str(row["id"])
     known = ", ".join(met) or "no device"
     raise InvalidInput(
-        f"no open session was worked on last on {device}",
-        why=f"open sessions were last worked on on: {known}",
+        f"no open session was last used on {device}",
+        why=f"open sessions were last used on: {known}",
         hint="forestay sync --pull; then: forestay list --all",
     )
 
@@ -218,8 +218,8 @@ def last_on(context: Context, device: str) -> str:
 def findings(session: Recorder, state: State, drift: list[tuple[str, str]]) -> list[Finding]:
     """Return what differs between this device and the one where the session was last worked on.
 
-    If this device was the last, compare the commit with that of the device before it, until the
-    session is paused here.
+    If that is this device, compare the commit with that of the device used before, until the
+    session is paused on this device.
     """
     core = state.core
     if not origin(session.context, state):
@@ -238,11 +238,12 @@ def _lack(code: str, what: str, fix: str = "") -> Finding:
 
 def _project(session: Recorder, state: State) -> list[Finding]:
     tree = session.context.workspace.tree
-    there, here = state.core.project, os.path.basename(tree.main)
-    # A repository with one of its commits is the same project, whatever the folder is called.
-    if not there or there == here or _is_of(tree, state.core):
+    recorded, here = state.core.project, os.path.basename(tree.main)
+    # A repository with a commit of the session is the same project, whatever its folder is called.
+    if not recorded or recorded == here or _is_of(tree, state.core):
         return []
-    return [_lack("project", f"it was started in project {there}; this folder is project {here}")]
+    what = f"the session was started in project {recorded}; this folder is project {here}"
+    return [_lack("project", what)]
 
 
 def _is_of(tree: Tree, core: Core) -> bool:
@@ -251,27 +252,31 @@ def _is_of(tree: Tree, core: Core) -> bool:
     return any(_commit_is_here(tree, commit) for commit in commits)
 
 
-def _commit(session: Recorder, there: Checkout) -> list[Finding]:
+def _commit(session: Recorder, other: Checkout) -> list[Finding]:
     tree = session.context.workspace.tree
-    if not there.commit:
+    if not other.commit:
         return []
     if tree.git_dir is None:
-        return [_lack("commit", f"it was last at {there}; this folder is not a git repository")]
-    if not _commit_is_here(tree, there.commit):
-        return [_no_commit(tree, there)]
-    behind, ahead = _apart(tree, there.commit)
+        what = f"the session was last at {other}; this folder is not a git repository"
+        return [_lack("commit", what)]
+    if not _commit_is_here(tree, other.commit):
+        return [_no_commit(tree, other)]
+    behind, ahead = _apart(tree, other.commit)
     if not behind:
         return []
     more = f", and has {ahead} that the other device does not have" if ahead else ""
-    text = f"the checkout lacks {plural(behind, 'commit')} up to {there}{more}"
-    return [_lack("commit", text, _onward(there, session.context.checkout()[0]))]
+    text = f"the checkout lacks {plural(behind, 'commit')} up to {other}{more}"
+    return [_lack("commit", text, _onward(other, session.context.checkout()[0]))]
 
 
-def _onward(there: Checkout, here: str) -> str:
-    """Return the git command that gets the commit: switch the branch if needed, else merge."""
-    if there.branch != here and _BRANCH.fullmatch(there.branch):
-        return f"git switch {there.branch}"
-    return f"git merge {there.commit[:10]}"
+def _onward(other: Checkout, branch: str) -> str:
+    """Return the git command that brings the other device's commit into this checkout.
+
+    `branch` is checked out now: switch to the other device's branch, or merge if it is the same.
+    """
+    if other.branch != branch and _BRANCH.fullmatch(other.branch):
+        return f"git switch {other.branch}"
+    return f"git merge {other.commit[:10]}"
 
 
 _BRANCH, _VERSION = re.compile(r"[\w.][\w./+@#-]{,99}"), re.compile(r"[\w.+-]{1,40}")
@@ -286,16 +291,17 @@ def _apart(tree: Tree, commit: str) -> tuple[int, int]:
     return int(behind), int(ahead[0]) if ahead else 0
 
 
-def _no_commit(tree: Tree, there: Checkout) -> Finding:
-    # Git can be missing, or refuse a repository of another user: whether the commit is here is
-    # unknown then.
+def _no_commit(tree: Tree, other: Checkout) -> Finding:
+    # Git can be missing, or refuse a repository of another user: then it is unknown whether the
+    # repository has the commit.
     shallow = _git(tree, "rev-parse", "--is-shallow-repository")
     if shallow is None:
-        return _lack("commit", f"it was last at {there}; git cannot read the repository here")
+        what = f"the session was last at {other}; git cannot read the repository of this folder"
+        return _lack("commit", what)
     if shallow.strip() == b"true":
-        text = f"{there} is not in this shallow clone; push it from the other device, then fetch"
+        text = f"{other} is not in this shallow clone; push it from the other device, then fetch"
         return _lack("commit", text, "git fetch --unshallow")
-    text = f"{there} is not in this repository; push it from the other device, then fetch"
+    text = f"{other} is not in this repository; push it from the other device, then fetch"
     return _lack("commit", text, "git fetch")
 
 
@@ -360,7 +366,7 @@ def _files(session: Recorder, state: State, drift: list[tuple[str, str]]) -> lis
     if not missing:
         return []
     shown = ", ".join(missing[:_FEW]) + (f" and {len(missing) - _FEW} more" * (len(missing) > _FEW))
-    found = [_lack("file", f"missing here: {shown}")]
+    found = [_lack("file", f"missing on this device: {shown}")]
     if kept:
         text = f"{len(kept)} of the missing files are stored with the session"
         found.append(_lack("artifact", text, "forestay resume --restore"))
@@ -412,7 +418,7 @@ def write(session: Recorder, path: str, to: str, *, overwrite: bool = False) -> 
     data = session.context.store.blob(digest) if digest else None
     if data is None:
         what = f"session {session.id} has no content of {path}"
-        why = f"it has {', '.join(list(kept)[:_FEW]) or 'none'}"
+        why = f"it has the content of: {', '.join(list(kept)[:_FEW]) or 'no file'}"
         raise InvalidInput(what, why=why, session=session.id)
     (files.replace if overwrite else files.create)(to, [data])
     return len(data)

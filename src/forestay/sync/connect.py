@@ -121,5 +121,7 @@ def read_group_object(remote: Remote, name: str) -> bytes:
     """Read a device group object; raise `Tampered` if its bytes do not match its name."""
     data = remote.get(name)
     if not object_names.is_of(name, data):
-        raise Tampered("an object of your device group was changed on the storage", why=name)
+        what = "an object of your device group was changed on the storage"
+        why = f"the bytes of {name} do not match its name"
+        raise Tampered(what, why=why, hint="check the storage, then: forestay sync")
     return data

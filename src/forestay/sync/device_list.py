@@ -57,9 +57,9 @@ def sync_device_list(
         group = device_group.with_clean_epoch(group, me.key, made=context.clock.now())
     if group is not me.group:
         group = keychain.kept(context, group, me.key, me.group)
-    there = {one.after for name, one in seen.items() if name in listed}
-    there |= {one.after for one in fresh}
-    if push and _all(group) not in there and group.may_sign(me.key.id):
+    uploaded = {one.after for name, one in seen.items() if name in listed}
+    uploaded |= {one.after for one in fresh}
+    if push and _log_digest(group) not in uploaded and group.may_sign(me.key.id):
         data = device_group.encode(group, me.key)
         name = object_names.group_name(group.id, data)
         remote.put(name, data)
@@ -71,9 +71,9 @@ def sync_device_list(
 
 
 def _record(name: str, group: DeviceGroup | None, size: int) -> Packed:
-    return Packed(name, "", 0, 0, "", _all(group) if group else "", size)
+    return Packed(name, "", 0, 0, "", _log_digest(group) if group else "", size)
 
 
-def _all(group: DeviceGroup) -> str:
+def _log_digest(group: DeviceGroup) -> str:
     """Return a digest of all statements of a group."""
     return sha256("\n".join(sorted(group.log)).encode()).hexdigest()

@@ -142,7 +142,7 @@ def _key_made(context: Context, passphrase: str = "", keyring: bool = False) -> 
 def _myself(group: DeviceGroup, key: Key) -> Device:
     found = group.device(key.id)
     if found is None:
-        raise NotEntitled("this device is not in the device group", why=key.id)
+        raise NotEntitled("this device is not in the device group", why=f"its key is {key.id}")
     return found
 
 
@@ -245,7 +245,7 @@ def recover(context: Context, typed: str, agree: Callable[[DeviceGroup], object]
     _require_no_other_group(place, group)
     # If the first recovery code of a group does not decrypt all group objects on a remote, it was
     # probably replaced: warn. A later code never decrypts the objects from before it, so only the
-    # first code is checked. This is no error: anyone who can write there can upload such objects.
+    # first code is checked. This is no error: anyone who can write to a remote can upload them.
     is_first = all(each.content.kind != device_group.RECOVERY for each in group.log.values())
     if is_first and any(name.startswith(object_names.group_prefix(group.id)) for name in closed):
         context.notify(
@@ -267,7 +267,7 @@ def recover(context: Context, typed: str, agree: Callable[[DeviceGroup], object]
 
 def _require_no_other_group(place: str, group: DeviceGroup) -> None:
     if (known := device_group.kept_id(place)) not in ("", group.id):
-        raise Refused("this device is in another device group", why=key_text.grouped(known))
+        raise Refused(f"this device is in another device group: {key_text.grouped(known)}")
 
 
 def _is_in(context: Context) -> bool:
@@ -337,7 +337,7 @@ def confirm(context: Context, fingerprint: str) -> Changed:
         raise NotThere(what, why=why, hint=hint)
     group = _the_only(found, f"the fingerprint {fingerprint} belongs to")
     if not group.is_active(key.id):
-        raise NotEntitled("this device is not an active device of that group", why=key.id)
+        raise NotEntitled(f"this device ({key.id}) is not an active device of that group")
     _require_no_other_group(place, group)
     group = device_group.keep(place, group, key)
     return Changed(group, _myself(group, key), [])
@@ -420,8 +420,8 @@ def spread(context: Context, group: DeviceGroup, key: Key) -> list[Spread]:
     found = []
     for known in context.store.machine.remotes.all():
         try:
-            with closing(connect_remote(known)) as there:
-                there.put(name, data)
+            with closing(connect_remote(known)) as remote:
+                remote.put(name, data)
             found.append(Spread(known.name))
         except ForestayError as error:
             found.append(Spread(known.name, str(error)))
@@ -429,9 +429,9 @@ def spread(context: Context, group: DeviceGroup, key: Key) -> list[Spread]:
 
 
 def _gathered(context: Context, key: Key, closed: list[str] | None = None) -> list[DeviceGroup]:
-    """Return every device group that a key opens on any remote, merged.
+    """Return each device group that a key decrypts on any remote, its versions merged.
 
-    The names of objects that it does not open are added to `closed`.
+    Add the names of group objects that the key does not decrypt to `closed`.
     """
     known = context.store.machine.remotes.all()
     if not known:
@@ -441,10 +441,10 @@ def _gathered(context: Context, key: Key, closed: list[str] | None = None) -> li
     failed: list[ForestayError] = []
     for each in known:
         try:
-            with closing(connect_remote(each)) as there:
-                for one in there.list(object_names.GROUPS):
+            with closing(connect_remote(each)) as remote:
+                for one in remote.list(object_names.GROUPS):
                     try:
-                        group = device_group.decode(read_group_object(there, one.name), key)
+                        group = device_group.decode(read_group_object(remote, one.name), key)
                         before = found.get(group.id)
                         found[group.id] = device_group.union(before, group) if before else group
                     except Locked:  # from another person, or from before this key was added

@@ -21,7 +21,7 @@ _NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,39}")
 
 
 class Checked(NamedTuple):
-    """The result of a check: what a remote can do, and unexpected files there."""
+    """The result of a check: what a remote can do, and unexpected files on it."""
 
     name: str
     address: str
@@ -38,7 +38,7 @@ def select_remotes(context: Context, name: str = "") -> list[Known]:
     if found:
         return found
     if every:
-        why = f"there is {', '.join(one.name for one in every)}"
+        why = f"known remotes: {', '.join(one.name for one in every)}"
         raise InvalidInput(f"there is no remote {name}", why=why, hint="forestay remote list")
     hint = "forestay remote add usb folder:/media/usb/forestay"
     raise InvalidInput("there is no remote yet", hint=hint)
@@ -70,7 +70,7 @@ def add(context: Context, name: str, address: str) -> Checked:
 
 
 def check(context: Context, name: str) -> Checked:
-    """Check a remote again, and list unexpected files there."""
+    """Check a remote again, and list unexpected files on it."""
     (known,) = select_remotes(context, name)
     with closing(open_remote(known.address, known=bool(known.synced))) as remote:
         found = _checked(name, remote)._replace(oddities=remote.oddities())
@@ -86,7 +86,7 @@ def _checked(name: str, remote: Remote) -> Checked:
 
 
 def remove(context: Context, name: str) -> Known:
-    """Remove a remote from this home; nothing there is changed."""
+    """Remove a remote from this home; nothing on the remote is changed."""
     (known,) = select_remotes(context, name)
     context.store.machine.remotes.remove(known)
     return known

@@ -148,13 +148,13 @@ class PackBuilder:
         return data if data is not None and len(data) <= pack.MAX_BLOB else None
 
 
-def build_packs(store: Store, view: View, there: Coverage, *, after: int) -> Iterator[PendingPack]:
+def build_packs(store: Store, view: View, held: Coverage, *, after: int) -> Iterator[PendingPack]:
     """Yield packs of the events with an arrival number above `after` that the remote lacks."""
     cutting = PackBuilder(store, view.session)
-    events, has = view.events(after=after), there.has
+    events, has = view.events(after=after), held.has
     while lot := list(islice(events, _LOT)):
         checked: Iterable[tuple[Stored, _Head, str]] = _checked(lot, view.session)
-        if not there.is_empty:
+        if not held.is_empty:
             checked = [one for one in checked if not has(one[1].device, one[1].n, one[2])]
         yield from cutting.add(checked)
     yield from cutting.rest()
@@ -226,10 +226,10 @@ def stretch_of(store: Store, view: View, wanted: Stretch) -> Iterator[PendingPac
     yield from cutting.rest()
 
 
-def coverage(view: View, there: Sequence[Stretch], forked: Iterable[str]) -> Coverage:
+def coverage(view: View, stretches: Sequence[Stretch], forked: Iterable[str]) -> Coverage:
     """Return which events the stretches cover; `forked` chains are compared event by event."""
-    branching = set(forked) & {one.device for one in there}
-    return Coverage(there, links_of(view, branching) if branching else {})
+    branching = set(forked) & {one.device for one in stretches}
+    return Coverage(stretches, links_of(view, branching) if branching else {})
 
 
 def links_of(view: View, devices: Container[str]) -> dict[str, Link]:

@@ -2,7 +2,7 @@
 
 Synced packs are small, and a new device reads many of them: so every event is parsed and hashed
 only once. The checks are as strict as in `journal.pack`: if this fast reader finds any deviation,
-the reader there reads the pack again and reports the defect.
+the strict reader of `journal.pack` reads the pack again and reports the defect.
 """
 
 from __future__ import annotations
@@ -218,7 +218,7 @@ def _read_carefully(data: bytes, name: str) -> tuple[Row, list[Blob]]:
     items = list(reader)
     ranges = [item for item in items if isinstance(item, Range)]
     if len(ranges) != 1:
-        why = f"it has {len(ranges)}"
+        why = f"it has {len(ranges)} ranges"
         raise Damaged(f"{name} does not have exactly one range of events", why=why, file=name)
     headers = [ev.parse_header(sealed.header) for sealed in ranges[0].events]
     hashes = [sealed.hash for sealed in ranges[0].events]

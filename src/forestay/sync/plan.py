@@ -54,12 +54,12 @@ class Stretch(NamedTuple):
         return cls(one.device, one.first, one.last, one.before, one.after)
 
     def covered(self, numbers: Mapping[str, Iterable[int]]) -> set[int]:
-        """Return which of the numbers of its chain it covers."""
+        """Return the numbers, of those given for its chain, that this stretch covers."""
         return {n for n in numbers.get(self.device, ()) if self.first <= n <= self.last}
 
 
 class ReportedHead(NamedTuple):
-    """A head that was on the remote before; `here` if this device itself saw it there."""
+    """A head that was on the remote before; `here` is set if this device itself saw it."""
 
     device: str
     n: int
@@ -151,8 +151,8 @@ class Coverage:
     has several events with one number: `links` are the events of such chains, by hash.
     """
 
-    def __init__(self, there: Iterable[Stretch], links: Mapping[str, Link]) -> None:
-        chains = by_chain(there)
+    def __init__(self, stretches: Iterable[Stretch], links: Mapping[str, Link]) -> None:
+        chains = by_chain(stretches)
         self._spans = {device: _joined(each) for device, each in chains.items()}
         self._branching = {device for device, _, _ in links.values()}
         branches = [one for device in self._branching for one in chains.get(device, ())]
@@ -236,12 +236,13 @@ def _follows(one: Stretch, next: Stretch) -> bool:
 class Plan(NamedTuple):
     """What one sync of a session has to read.
 
-    `fetch` are the names of packs to read; `gone` are known packs that are no longer listed.
+    `fetch` are the names of packs to read; `gone` are known packs that are no longer listed, and
+    `listed` the stretches of those that still are.
     """
 
     fetch: list[str]
     gone: list[str]
-    there: list[Stretch]
+    listed: list[Stretch]
 
 
 def plan(listed: Iterable[str], known: Mapping[str, Stretch]) -> Plan:
@@ -250,6 +251,6 @@ def plan(listed: Iterable[str], known: Mapping[str, Stretch]) -> Plan:
     A pack that is gone covers no events; `missing` decides whether the remote lost data.
     """
     names = set(listed)
-    there = [stretch for name, stretch in known.items() if name in names]
+    still = [stretch for name, stretch in known.items() if name in names]
     gone = sorted(name for name in known if name not in names)
-    return Plan(sorted(names - known.keys()), gone, there)
+    return Plan(sorted(names - known.keys()), gone, still)

@@ -88,7 +88,7 @@ class Refusal(NamedTuple):
 
 
 class PackReader:
-    """Opens and checks the packs of one session."""
+    """Decrypt and check the packs of one session."""
 
     def __init__(self, exchange: Exchange) -> None:
         self._exchange, self._session = exchange, exchange.session
@@ -191,7 +191,7 @@ class PackReader:
         return Replayed(what, why=why, hint=self._hint(is_kept), session=self._session)
 
     def _hint(self, is_kept: bool) -> str:
-        """Return the hint: how to upload the pack again if its bytes changed, else to check it."""
+        """Return the hint: how to upload a pack again if its bytes changed, else to check."""
         return (
             _CHECK_STORAGE
             if is_kept
@@ -319,7 +319,10 @@ class PackCheck:
                 del opened[name]
 
     def _is_allowed_to_erase(self, one: Opened, name: PackName) -> bool:
-        """Refuse erasures by a revoked device: a thief may have it."""
+        """Return False and refuse a pack in which a revoked device erased events.
+
+        A thief may have the device.
+        """
         if not self._exchange.keys.is_of_removed(one.claim, name):
             return True
         self._of_removed.add(one.name)
@@ -346,7 +349,7 @@ class PackCheck:
                 heads = [ReportedHead(device, *head) for device, head in one.claim.heads.items()]
                 (doubtful if is_doubted else reported).extend(heads)
         new = {Stretch.of(one.claim): one for one in opened}
-        shown = [*found.there, *new]
+        shown = [*found.listed, *new]
 
         def on(stretch: Stretch, n: int) -> set[str]:
             """Return the hashes of the event with number `n`, from the pack or the journal."""
@@ -398,7 +401,7 @@ class PackCheck:
         device = coerce_input(head.device, limit=MOST_NAME, lines=False)
         why = f"it has the events of device {device} up to {first.whole}, not up to {head.n}"
         if first.instead:
-            why = f"event {head.n} of device {device} is a different one"
+            why = f"event {head.n} of device {device} is not the one that was there"
         why += f", as {', '.join(others)} reports" if others else ""
         remote = self._transfer.known.name
         pull = f"forestay sync --pull {remote} --session {self._session}"
@@ -466,7 +469,10 @@ class PackCheck:
     def _is_parallel(
         self, one: Opened, every: Sequence[Opened], signed: set[str], owner: str
     ) -> bool:
-        """Accept a branch that is separate from its chain; False if its beginning is missing."""
+        """Return whether an imported branch can be accepted; False while its beginning is missing.
+
+        Raise if another person appended it to signed events.
+        """
         links = dict(self._links)
         for pack in every:
             if pack.claim.imported and pack.claim.device == one.claim.device:
@@ -554,8 +560,8 @@ class SessionPull:
             self._exchange.known[one.name] = one.packed
         for name in gone:
             del self._exchange.known[name]
-        self._look_for_erased(taken)
-        if opened or gone or self._exchange.keys.epoch != self._exchange.there.epoch:
+        self._find_erased(taken)
+        if opened or gone or self._exchange.keys.epoch != self._exchange.last_mark.epoch:
             self._exchange.record_people([one.claim for one in taken])
             found = [one.packed for one in taken]
             self._exchange.remember(self._mark_after(seq), found=found, gone=gone)
@@ -616,32 +622,32 @@ class SessionPull:
         self._outcome.down += taken.new
         return {one.hash for one in taken.left}
 
-    def _look_for_erased(self, taken: Sequence[Opened]) -> None:
+    def _find_erased(self, taken: Sequence[Opened]) -> None:
         """Record which packs have erased content: their device did not know of the erasure."""
         exchange = self._exchange
 
         def read(view: View) -> None:
             gone = exchange.erased_in(view) if taken and exchange.is_erased(view) else {}
             for one in taken:
-                there = {header.n for header, _ in one.erased}
+                erased = {header.n for header, _ in one.erased}
                 if exchange.may_replace(one.claim.device):
-                    held = Stretch.of(one.claim).covered(gone) - there
+                    held = Stretch.of(one.claim).covered(gone) - erased
                     exchange.holds_erased[one.name] = bool(held)
 
         exchange.here(read, None)
 
     def _mark_after(self, seq: int) -> There:
         """Return how far the session and the remote are equal after a pull."""
-        exchange, there = self._exchange, self._exchange.there
-        beyond = there.beyond + self._outcome.down
+        exchange, mark = self._exchange, self._exchange.last_mark
+        beyond = mark.beyond + self._outcome.down
         if any(exchange.holds_erased.values()):
             # The remote is not up to date until these packs are replaced.
-            return exchange.mark(beyond=there.pushed + beyond)
-        if not self._heeds and there.pushed + there.beyond == seq and self._outcome.down:
+            return exchange.mark(beyond=mark.pushed + beyond)
+        if not self._heeds and mark.pushed + mark.beyond == seq and self._outcome.down:
             all_of_it = exchange.here(lambda view: self._end(view, seq + self._outcome.down), None)
             if all_of_it is not None:
                 return exchange.mark(*all_of_it)
-        return exchange.mark(there.pushed, there.hash, beyond)
+        return exchange.mark(mark.pushed, mark.hash, beyond)
 
     def _end(self, view: View, seq: int) -> tuple[int, str] | None:
         """Return the last arrival number and its hash, if no event was recorded during the pull."""

@@ -28,7 +28,10 @@ from forestay.sync.pull import PackReader, SessionPull
 from forestay.sync.remotes import object_names
 from forestay.sync.session import IMPORTED, Exchange
 
-_UNSHARE = "the log shows both as unknown; to remove them: forestay share remove {session} WHO"
+_UNSHARE = (
+    "`forestay log` shows the writer of both branches as unknown; to remove the other person:"
+    " forestay share remove {session} WHO"
+)
 _EXPORT = (
     "the session stays here and is pushed to other remotes; to give the other members all of it:"
     " forestay --session {session} backup export FILE; then each of them runs:"
@@ -70,8 +73,8 @@ class SessionPush:
             stone = self._newest_stone(view)
             self._transfer.expect("up", view.seq - after)
             forked = [device for device, heads in exchange.ends.items() if len(heads) > 1]
-            there = [one for one in exchange.stretches if one.device not in self._unsigned]
-            covered = pack_builder.coverage(view, there, forked)
+            pushed = [one for one in exchange.stretches if one.device not in self._unsigned]
+            covered = pack_builder.coverage(view, pushed, forked)
             lacking = pack_builder.build_packs(self._transfer.store, view, covered, after=after)
             self._send(self._ours(view, lacking), stone)
             if self._outcome.stay:
@@ -140,11 +143,11 @@ class SessionPush:
 
     def _mark(self, view: View) -> int:
         """Return the arrival number up to which the remote has all events; 0 if unknown."""
-        there = self._exchange.there
-        if not 0 < there.pushed <= view.seq:
+        mark = self._exchange.last_mark
+        if not 0 < mark.pushed <= view.seq:
             return 0
-        found = list(view.events(after=there.pushed - 1, limit=1))
-        return there.pushed if [as_sealed(one).hash for one in found] == [there.hash] else 0
+        found = list(view.events(after=mark.pushed - 1, limit=1))
+        return mark.pushed if [as_sealed(one).hash for one in found] == [mark.hash] else 0
 
     def _newest_stone(self, view: View) -> str:
         """Return the hash of the last tombstone: all erasures are at or before it."""
@@ -176,15 +179,15 @@ class SessionPush:
             yield one
 
     def _is_apart(self, view: View, parcel: PendingPack) -> bool:
-        """Return whether a pack's branch shares no event with another person's branch there.
+        """Return whether a pack's branch shares no event with another person's branch.
 
         A person cannot append to events that another person signed, but can push a separate branch.
         """
         exchange, device = self._exchange, parcel.stretch.device
         links = pack_builder.links_of(view, {device})
-        there = {root(one.after, links) for one in exchange.stretches if one.device == device}
+        roots = {root(one.after, links) for one in exchange.stretches if one.device == device}
         first = root(parcel.stretch.after, links)
-        if first in there - exchange.parallel.keys():
+        if first in roots - exchange.parallel.keys():
             return False
         if first not in exchange.parallel:
             exchange.record_parallel({first: device})
@@ -220,7 +223,7 @@ class SessionPush:
         if exchange.keys.is_to_read:
             self._outcome.stay = sum(len(one.events) for one in (self._last, *found))
             return
-        # Read events while the keys are uploaded; upload no pack before the keys are there.
+        # Read events while the keys are uploaded; upload no pack before its keys are on the remote.
         now = self._transfer.clock.now()
         keys = self._transfer.pool.submit(exchange.keys.prepare, self._transfer.put, now)
         # Report only the earlier heads: a reader of these packs may not see the other packs yet.
@@ -269,11 +272,13 @@ def rotate_keys_if_due(exchange: Exchange, pull: SessionPull) -> None:
     keys.prepare(transfer.put, now)
     for group_id in owed:
         if keys.ready().member(group_id) is not None:
-            keys.turn(transfer.put, now, partial(key_ring.unshare, group_id=group_id, made=now))
+            keys.change_member(
+                transfer.put, now, partial(key_ring.unshare, group_id=group_id, made=now)
+            )
         else:  # an earlier attempt may have been interrupted
             keys.report_removal(transfer.put, group_id)
-    there = exchange.there
-    exchange.remember(exchange.mark(there.pushed, there.hash, there.beyond))
+    mark = exchange.last_mark
+    exchange.remember(exchange.mark(mark.pushed, mark.hash, mark.beyond))
     if owed:
         exchange.remotes.note(transfer.known, exchange.session, UNSHARE, {})
 
@@ -306,8 +311,8 @@ class PackReplacement:
             if not one.tombstone or found is None:
                 return True  # a pack that names no tombstone has the content of all its events
             self._exchange.keys.ready()
-            there = PackReader(self._exchange).read(found).erased
-            known[one.name] = bool(numbers - {header.n for header, _ in there})
+            erased = PackReader(self._exchange).read(found).erased
+            known[one.name] = bool(numbers - {header.n for header, _ in erased})
         return known[one.name]
 
     def merge_small_packs(self) -> None:

@@ -135,7 +135,7 @@ def _opened(context: Context, found: Sequence[Known]) -> Identity:
 
 
 def visit(context: Context, known: Known, options: SyncOptions, **given: Any) -> Report:
-    """Take the sync lock, then sync with one remote (see `visit_alone`)."""
+    """Acquire the sync lock, then sync with one remote (see `visit_alone`)."""
     with exclusive_sync(context, options.wait):
         return visit_alone(context, known, options, **given)
 
@@ -200,13 +200,13 @@ class _Visit:
         self._under_way: list[SessionOutcome] = []
 
     def make(self, remote: Remote | None, me: Identity) -> Report:
-        there = remote or connect_remote(self._known)
-        with nullcontext() if remote else closing(there):
-            self.is_begun = require_format(there, make=self._options.push)
+        opened = remote or connect_remote(self._known)
+        with nullcontext() if remote else closing(opened):
+            self.is_begun = require_format(opened, make=self._options.push)
             push = self._options.push
-            me = sync_device_list(self._context, there, self._known, me, push=push)
+            me = sync_device_list(self._context, opened, self._known, me, push=push)
             self._remotes.record_group(me.group.id, me.name)
-            return self._exchange_all(there, me)
+            return self._exchange_all(opened, me)
 
     def _exchange_all(self, remote: Remote, me: Identity) -> Report:
         for session in self._remotes.sessions_to_search():

@@ -77,7 +77,7 @@ class Exchange:
         self.transfer, self.session, self.place = transfer, session, place
         self.remotes = remotes = transfer.remotes
         self.outcome = SessionOutcome(session)
-        self.there = remotes.session(transfer.known, session) or There(session, place)
+        self.last_mark = remotes.session(transfer.known, session) or There(session, place)
         self.known = {one.name: one for one in remotes.objects(transfer.known, session)}
         self.reaches = remotes.chains(transfer.known, session)
         self.listed = {one.name: one.size for one in listed}
@@ -88,7 +88,7 @@ class Exchange:
             self.listed,
             get=transfer.get,
             place=place,
-            owner=self.there.owner or remotes.owner(session),
+            owner=self.last_mark.owner or remotes.owner(session),
             turns=self.noted.get(KEY_CHANGE, {}),
             sound=lambda: self.known.keys(),
             doubted=self.noted.get(DOUBT, ()),
@@ -107,7 +107,7 @@ class Exchange:
         """Pack name → whether the pack holds content that is erased here."""
         self.sent: list[Packed] = []
         self.gone: list[str] = []
-        self.keys.require_epoch(self.there.epoch)
+        self.keys.require_epoch(self.last_mark.epoch)
 
     # -- the remote ----------------------------------------------------------------------------
 
@@ -258,7 +258,7 @@ class Exchange:
         return self.whose(device) == self._mine or self.is_imported(device)
 
     def is_parallel(self, device: str) -> bool:
-        """Return whether another person owns an id of this home there, in a session of the user.
+        """Return whether another person pushed, in a session of the user, under an id of this home.
 
         The events recorded here under that id are pushed as a separate, imported branch.
         """
@@ -329,11 +329,11 @@ class Exchange:
         """Record that the session is no longer shared with this user."""
         self.outcome.over = True
         self.outcome.stay = self.remotes.waiting(self.session) or 0
-        self.outcome.ended = self.there.error != _ENDED
+        self.outcome.ended = self.last_mark.error != _ENDED
         # A background sync shows nothing to the user, so a later sync has to report it.
         if self.outcome.ended and not self.transfer.is_unattended:
-            self.there.error = _ENDED
-            self.remotes.record_session(self.transfer.known, self.there)
+            self.last_mark.error = _ENDED
+            self.remotes.record_session(self.transfer.known, self.last_mark)
 
     def doubt(self, who: Iterable[str], *, believe: Iterable[str] = ()) -> None:
         """Record persons whose reported heads are ignored from now on, or (`believe`) no longer.
@@ -380,20 +380,20 @@ class Exchange:
         return There(self.session, self.place, self.keys.epoch, pushed, hash, beyond)
 
     def remember(
-        self, there: There, *, found: Sequence[Packed] = (), gone: Sequence[str] = ()
+        self, mark: There, *, found: Sequence[Packed] = (), gone: Sequence[str] = ()
     ) -> None:
         """Store what the remote has now, in one transaction."""
         if self.doubted & self.keys.cleared:
             # Before the epoch is stored: keys that are ignored later would look like a rollback.
             self.doubted -= self.keys.cleared
             self._note(DOUBT, dict.fromkeys(sorted(self.doubted), ""))
-        there.owner = self.keys.owner
-        there.epoch = self.keys.epoch if self.keys.is_read else self.there.epoch
-        self.there = there
+        mark.owner = self.keys.owner
+        mark.epoch = self.keys.epoch if self.keys.is_read else self.last_mark.epoch
+        self.last_mark = mark
         self.reaches = self._reaches()
         turns = self.keys.turns if self.keys.is_read else None
         self.remotes.record_session(
-            self.transfer.known, there, chains=self.reaches, found=found, gone=gone, turns=turns
+            self.transfer.known, mark, chains=self.reaches, found=found, gone=gone, turns=turns
         )
 
     def _reaches(self) -> list[Reach]:

@@ -107,7 +107,7 @@ class SessionKeys:
         if self.epoch < remembered:
             raise Downgraded(
                 f"the remote has older keys of session {self.session} than at the last sync",
-                why=f"epoch {self.epoch}, not {remembered}",
+                why=f"they are of epoch {self.epoch}; the last sync found epoch {remembered}",
                 hint=ELSEWHERE,
                 session=self.session,
             )
@@ -193,7 +193,8 @@ class SessionKeys:
     def _meet_owner(self, data: Mapping[str, bytes]) -> dict[str, Opened]:
         """Merge the owner's devices from all rings before any ring is checked.
 
-        Return the decrypted objects, so that each is decrypted once; the others fail in the check.
+        Return the objects that could be decrypted, so that none is decrypted twice; the check
+        reports the others.
         """
         read: dict[str, Opened] = {}
         for name, each in data.items():
@@ -214,7 +215,7 @@ class SessionKeys:
         if epoch not in {each.content.epoch for each in found.log.values()}:
             raise Replayed(
                 f"older keys of session {found.session} are stored under a newer name",
-                why=f"epoch {found.epoch}, not {epoch}",
+                why=f"they are of epoch {found.epoch}; the name is of epoch {epoch}",
                 hint=ELSEWHERE,
                 session=found.session,
             )
@@ -225,7 +226,7 @@ class SessionKeys:
         if owner and found.owner.id != owner:
             raise Swapped(
                 f"the keys of session {found.session} are not from its owner",
-                why=f"they are of {found.owner.fingerprint}",
+                why=f"they are from the device group {found.owner.fingerprint}",
                 hint=ELSEWHERE,
                 session=found.session,
             )
@@ -413,8 +414,8 @@ class SessionKeys:
             self._put_ring(held, put, key_ring.encode_end(held, self.me.key, change))
         return held
 
-    def turn(self, put: Put, now: int, change: Callable[[KeyRing], Member]) -> KeyRing:
-        """Rotate the session's keys: upload new ones with one member added, changed or removed.
+    def change_member(self, put: Put, now: int, change: Callable[[KeyRing], Member]) -> KeyRing:
+        """Add, change or remove a member: upload new keys of the session for its members.
 
         Call `prepare` first.
         """

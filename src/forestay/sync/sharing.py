@@ -126,7 +126,7 @@ def _everywhere(
     for known in remotes:
         try:
             is_ending = record_removal is not None
-            found.append(_turned(context, known, session, change, ending=is_ending))
+            found.append(_change_member(context, known, session, change, ending=is_ending))
             spread.append(Spread(known.name))
         except ForestayError as error:
             failed.append((known, error))
@@ -143,17 +143,17 @@ def _everywhere(
     return shared
 
 
-def _turned(
+def _change_member(
     context: Context, known: Known, session: str, change: Change, *, ending: bool
 ) -> KeyRing:
-    """Change the keys on a remote; a removal is made even if the session has errors there."""
+    """Change the keys on one remote; remove a member even if the session cannot be synced."""
     with exclusive_sync(context):
         report = visit_alone(context, known, SyncOptions(sessions=(session,)))
         for problem in () if ending else report.problems:
             if problem.error is not None:
                 raise problem.error
         with _keys(context, known, session) as (keys, remote):
-            held = keys.turn(remote.put, context.clock.now(), change)
+            held = keys.change_member(remote.put, context.clock.now(), change)
             context.store.machine.remotes.note(known, session, KEY_CHANGE, keys.turns)
             return held
 

@@ -36,6 +36,8 @@ _MAX_CHOICES = 10
 
 
 class Workspace:
+    """The folder that a command runs in, with the sessions and processes stored for it."""
+
     def __init__(self, store: Store, clock: Clock, cwd: str | None) -> None:
         self._store = store
         self._machine = store.machine
@@ -78,7 +80,7 @@ class Workspace:
         return bool(self._session_above) and self._session_above != self.chosen_here()
 
     def require(self, *, open_only: bool) -> str:
-        """Return the session that a command here uses; if unclear, raise with the open ones."""
+        """Return the session of a command in this folder; else raise with open ones as choices."""
         session = self.current()
         if not session:
             raise self._none("no session is current in this folder")

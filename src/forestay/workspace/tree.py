@@ -125,7 +125,7 @@ _OPERATIONS = {
 
 
 def git_operation(tree: Tree) -> str:
-    """Return the operation git is in the middle of (merge, rebase, …), or ""."""
+    """Return the git operation that is in progress (merge, rebase, …), or ""."""
     if tree.git_dir is None:
         return ""
     try:
@@ -271,9 +271,7 @@ def absolute(stored: str, root: str) -> str:
     if stored.startswith("/") or ".." in stored.split("/"):
         raise InvalidInput(f"{stored[:200]!r} is not a path inside the project", file=stored)
     if _relative_to(os.path.realpath(full), root) is None:
-        raise InvalidInput(
-            f"{stored[:200]!r} leads out of {root}", why="by a symbolic link", file=stored
-        )
+        raise InvalidInput(f"{stored[:200]!r} leads out of {root} by a symbolic link", file=stored)
     return os.path.normpath(full)
 
 
@@ -281,7 +279,8 @@ def _require_storable(path: str) -> None:
     try:
         size = len(path.encode())
     except UnicodeEncodeError:
-        raise InvalidInput(f"not UTF-8: {path[:200]!r}", hint="rename the file") from None
+        what = f"the path is not UTF-8: {path[:200]!r}"
+        raise InvalidInput(what, hint="rename the file") from None
     if not path or "\0" in path or size > _PATH_LIMIT:
         why = f"a path has 1 to {_PATH_LIMIT} bytes and no NUL"
         raise InvalidInput(f"not a path: {path[:200]!r}", why=why)

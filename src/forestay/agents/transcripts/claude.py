@@ -36,7 +36,7 @@ _QUIET = frozenset(
 class ClaudeReader(Reader):
     """Parses transcripts of Claude Code.
 
-    `agents` maps calls to the sub-agents they started, read from small files next to it.
+    `agents` maps calls to the sub-agents they started, as small files next to a transcript record.
     """
 
     agent = "claude-code"

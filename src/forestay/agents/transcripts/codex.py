@@ -124,7 +124,7 @@ class CodexReader(Reader):
         yield from self.answer(id, at, **_outcome(reported, code, duration))
 
     def _ran(self, payload: Record, at: int) -> Iterator[HookEvent]:
-        """Yield the end of a command, which is another record than its answer."""
+        """Yield the end of a command; the answer to its call is another record."""
         if len(self._ends) < _MOST_ENDS and (end := _end(payload)) is not None:
             self._ends[end[0]] = end[1:]
         yield from ()

@@ -1,4 +1,7 @@
-"""Chats of Gemini CLI: a record per line, repeated when it grows; older ones are one document."""
+"""Chats of Gemini CLI: one record per line, written again when it grows.
+
+Older versions of Gemini CLI write the whole chat as one JSON document.
+"""
 
 from __future__ import annotations
 

@@ -248,7 +248,7 @@ class DeviceGroup:
 
     @property
     def current(self) -> Secret:
-        """The secret of the current epoch; `Locked` if it is unknown here."""
+        """The secret of the current epoch; raise `Locked` if this device lacks it."""
         found = self._secrets.get(self.epoch.recipient)
         if found is None:
             raise Locked(
@@ -287,7 +287,7 @@ class DeviceGroup:
 
     @cached_property
     def _revokes(self) -> dict[str, frozenset[str]]:
-        """The signers that a statement revokes, if it counts."""
+        """For each statement, the signers that it revokes if it counts."""
         found = {}
         for each in self._order:
             statement = self.log[each].content
@@ -404,7 +404,7 @@ class DeviceGroup:
 def _founding(statement: Mapping[str, SignedStatement[Statement]]) -> str:
     found = [hash for hash, each in statement.items() if each.content.kind == FOUNDED]
     if len(found) != 1:
-        why = f"it has {len(found)}"
+        why = f"it has {len(found)} of them"
         raise Tampered("a device group does not have exactly one founding statement", why=why)
     return found[0]
 
@@ -431,7 +431,7 @@ def _introductions(group: DeviceGroup) -> dict[str, list[str]]:
             is_device = verify.hex() == statement.verify
             public = (verify, statement.recipient if is_device else statement.recovery_check)
             if publics.setdefault(id, public) != public:
-                raise Tampered("two keys of a device group have the same id", why=id)
+                raise Tampered("two keys of a device group have the same id", why=f"id {id}")
             found.setdefault(id, []).append(hash)
     return found
 
@@ -443,7 +443,7 @@ def _require_signatures(group: DeviceGroup) -> None:
         statement = each.content
         own = statement.kind == FOUNDED and not statement.seen
         if not own and (statement.circle != group.id or founding not in group._past[hash]):
-            raise Tampered("a device group has a statement of another group", why=hash[:16])
+            raise Tampered(f"statement {hash[:16]} of a device group belongs to another group")
         brought = [
             b for b in group._introduced_by.get(statement.by, ()) if own or b in group._past[hash]
         ]
@@ -490,7 +490,7 @@ def found(key: Key, name: str, recovery: Key, *, made: int) -> DeviceGroup:
 
 
 def approve(group: DeviceGroup, key: Key, device: key_text.DeviceCode, *, made: int) -> DeviceGroup:
-    """Add a device; it can then read all sessions of the user."""
+    """Return the group with one more device, which can then read all sessions of the user."""
     id = keys.key_id(device.verify)
     if known := group.device(id):
         how = "is already in the device group" if known.active else "was revoked permanently"
@@ -503,29 +503,34 @@ def approve(group: DeviceGroup, key: Key, device: key_text.DeviceCode, *, made: 
 
 
 def revoke(group: DeviceGroup, key: Key, key_id: str, *, made: int) -> DeviceGroup:
-    """Revoke a device, and begin an epoch whose key it does not get."""
+    """Return the group with a device revoked, in a new epoch whose key it does not get."""
     if not group.is_active(key_id):
-        raise Refused("this is not an active device of the group", why=key_id)
+        hint = "forestay device list"
+        raise Refused(f"{key_id} is not an active device of the group", hint=hint)
     if key_id == key.id:
         raise Refused("a device cannot revoke itself", hint="revoke it on another device")
     return _add_statement(group, key, made, REVOKED, target=key_id)
 
 
 def rename(group: DeviceGroup, key: Key, key_id: str, name: str, *, made: int) -> DeviceGroup:
-    """Rename a device."""
+    """Return the group with a device renamed."""
     if group.device(key_id) is None:
-        raise InvalidInput("there is no such device in the group", why=key_id)
+        what = f"there is no device {key_id} in the group"
+        raise InvalidInput(what, hint="forestay device list")
     name = free_name(group, key_text.device_name(name), but=key_id)
     return _add_statement(group, key, made, RENAMED, target=key_id, name=name)
 
 
 def rotate(group: DeviceGroup, key: Key, *, made: int) -> DeviceGroup:
-    """Begin a new epoch."""
+    """Return the group in a new epoch."""
     return _add_statement(group, key, made, ROTATED)
 
 
 def replace_recovery(group: DeviceGroup, key: Key, recovery: Key, *, made: int) -> DeviceGroup:
-    """Replace the recovery key; the old one does not decrypt anything written from now on."""
+    """Return the group with another recovery key.
+
+    The old one does not decrypt anything that is written from now on.
+    """
     check, verify = _check(recovery.recipient), recovery.verify.hex()
     return _add_statement(
         group, key, made, RECOVERY, recovery, recovery_check=check, recovery_verify=verify
@@ -647,7 +652,7 @@ def decode(data: bytes, key: Key) -> DeviceGroup:
     """
     group, signer = _unpacked(data, key)
     if not group.may_sign(signer):
-        raise NotEntitled("a device group was written by a key that is not in it", why=signer)
+        raise NotEntitled(f"a device group was written by the key {signer}, which is not in it")
     return group
 
 
@@ -723,7 +728,7 @@ def _texts(group: DeviceGroup) -> list[tuple[str, str]]:
 
 def _unpacked(data: bytes, key: Key) -> tuple[DeviceGroup, str]:
     if len(data) > _LIMIT:
-        raise Tampered("a group object is too large", why=f"over {_LIMIT} bytes")
+        raise Tampered("a group object is too large", why=f"it has over {_LIMIT} bytes")
     try:
         inside = disclose(data, KIND, [key])
     except Locked:
@@ -742,7 +747,8 @@ def _unpacked(data: bytes, key: Key) -> tuple[DeviceGroup, str]:
         raise Swapped("a group object has the content of another group")
     verify = group.verify_key(claim.signer)
     if verify is None:
-        raise NotEntitled("a device group was written by a key that is not in it", why=claim.signer)
+        what = f"a device group was written by the key {claim.signer}, which is not in it"
+        raise NotEntitled(what)
     if not inside.is_signed_by(verify):
         raise Tampered("the signature of a group object is wrong")
     return group, claim.signer

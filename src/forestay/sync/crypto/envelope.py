@@ -59,7 +59,7 @@ def enclose(
 
 
 def word_of(data: bytes, kind: str) -> str:
-    """Return the last word of an object's first line; raise if its kind or version is another."""
+    """Return the last word of an object's first line; raise if it is of another kind or version."""
     return _opened_line(data, kind)[0]
 
 
@@ -93,7 +93,7 @@ def _opened_line(data: bytes, kind: str) -> tuple[str, bytes]:
     if version > VERSION:
         raise Outdated(f"a newer Forestay wrote this {kind.lower()}", hint="update Forestay")
     if version < VERSION or found[2] != str(VERSION).encode():
-        raise Downgraded(f"a {kind.lower()} has version {version}", why=f"{VERSION} was agreed on")
+        raise Downgraded(f"a {kind.lower()} has version {version}, which is older than {VERSION}")
     return (found[3] or b"").decode(), data[found.end() :]
 
 

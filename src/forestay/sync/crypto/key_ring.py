@@ -3,7 +3,9 @@
 An *epoch* of a session is an age identity; packs are sealed to the newest. A *key change* is one
 signed statement: a new epoch, with the members from now on (`turn` in stored formats). The *owner*
 is the device group that pushed the session first; only its devices change the keys. A *member* is
-a person it is shared with, to `read` or to `continue` it; a removed member has the mode `none`.
+a person the session is shared with, to `read` or to `continue` it; a removed member has the mode
+`none`. The *place* is the part of the remote with the objects of the session; a *chain* is the
+events that one device wrote in the session.
 
 Key changes are a signed log, as the statements of a device group are: rings merge by union, and
 the members are computed. Of two changes of a member the later one holds, and of two at once the one
@@ -12,12 +14,13 @@ removed may know its newest epoch: a device group in it has begun an epoch since
 change does not list the members that all changes together give.
 
 A revoked device may still hold old keys of a session, and have access to the storage. A key change
-is *fresh* if its signer knew of the revocation; it lists the packs that were on the remote. Of the
-packs and key changes that the revoked device signed, only those that a fresh change has seen count.
-While there is no fresh change, its packs count, so that nothing that a lost device pushed is lost;
-of its key changes, those count that other changes have seen or that this device *remembered* from
-earlier syncs. If nothing is remembered, all of them count, or the session would be lost. But such a
-change alone adds no member, and no later change builds on it.
+is *fresh* if its signer knew of the revocation. Every key change lists the packs that were on the
+remote when it was made. Of the packs and key changes that the revoked device signed, only those
+count that a fresh change has seen. While there is no fresh change, all packs of the revoked device
+count, so that nothing that a lost device pushed is lost; of its key changes, those count that other
+changes have seen or that this device *remembered* from earlier syncs. If nothing is remembered, all
+of them count, or the session would be lost. But such a change alone adds no member, and no later
+change builds on it.
 
 A removed member cannot decrypt later rings, and anyone could upload an object that cannot be
 decrypted. So the same key change is uploaded a second time, *without its secret* and encrypted to
@@ -27,7 +30,7 @@ the removed member: only that notice ends a share.
              claim {"session", "owner", "signer", "made"}
     body   = JSON {"turns": [[turn, signature (hex)], …], "secrets": [age identity, …],
              "place_key": hex, "who": the owner's statements}
-    turn   = JSON, see `Turn`; signed with "forestay turn 1" LF before it
+    turn   = JSON, see `KeyChange`; signed with "forestay turn 1" LF before it
 """
 
 from __future__ import annotations
@@ -73,7 +76,7 @@ _LONGEST = 8 << 20
 
 
 class Signed(Protocol):
-    """The fields of a claim that name its signer; `sealed_pack.Claim` has these."""
+    """The fields of a claim (see `sealed_pack.Claim`) that name its signer."""
 
     @property
     def circle(self) -> str: ...
@@ -154,7 +157,7 @@ class KeyRing:
             for each in self.log.values()
         }
         if len(of) != 1:
-            raise Swapped("the keys of several sessions are mixed", why=f"{len(of)} of them")
+            raise Swapped(f"the keys of {len(of)} sessions are mixed in one object")
         if next(iter(of))[3] != self.owner.id:
             raise Swapped("the keys of a session do not belong to the owner they name")
         _, self._past = STATEMENTS.sort_by_past(self.log)
@@ -275,7 +278,7 @@ class KeyRing:
         return [each for each in self._member_entries.values() if each.mode == NONE]
 
     def seen_by(self, owner: DeviceGroup) -> KeyRing:
-        """Return the same keys with newer statements on the owner's devices."""
+        """Return the ring with the same keys and newer statements about the owner's devices."""
         merged = device_group.union(self.owner, owner)
         return self if merged is self.owner else self._with(merged, self.remembered)
 
@@ -308,16 +311,16 @@ class KeyRing:
         whose = self.owner if claim.circle == self.owner.id else people(claim.circle)
         if whose is None or whose.verify_key(claim.signer) is None:
             raise self._refusal(claim, "an unknown device")
-        listed = any(digest in turn.packs for turn in self.turns)
-        if not listed and not any(_allows(turn, claim.circle, CONTINUE) for turn in self.turns):
+        listed = any(digest in change.packs for change in self.turns)
+        if not listed and not any(_allows(one, claim.circle, CONTINUE) for one in self.turns):
             raise self._refusal(claim, "a person who can only read it")
         if not self.may_write(claim.circle) and not self._wrote(claim.circle):
             after = [t for t in self.turns if not _allows(t, claim.circle, CONTINUE)]
-            if not any(digest in turn.packs for turn in after):
+            if not any(digest in change.packs for change in after):
                 raise self._refusal(claim, "a person who is no longer allowed to continue it")
         if not whose.is_active(claim.signer):
-            fresh = [turn for turn in self.turns if self._is_fresh(turn, whose, claim.signer)]
-            if fresh and not any(digest in turn.packs for turn in fresh):
+            fresh = [one for one in self.turns if self._is_fresh(one, whose, claim.signer)]
+            if fresh and not any(digest in change.packs for change in fresh):
                 raise self._refusal(claim, "a device that had been revoked")
 
     def is_of_removed(self, claim: Signed, digest: str, people: People) -> bool:
@@ -325,14 +328,14 @@ class KeyRing:
         whose = self.owner if claim.circle == self.owner.id else people(claim.circle)
         if whose is None or whose.is_active(claim.signer):
             return False
-        fresh = [turn for turn in self.turns if self._is_fresh(turn, whose, claim.signer)]
-        return not any(digest in turn.packs for turn in fresh)
+        fresh = [one for one in self.turns if self._is_fresh(one, whose, claim.signer)]
+        return not any(digest in change.packs for change in fresh)
 
     def _wrote(self, group_id: str) -> bool:
         """Return whether a change by a revoked device, which no other device has seen, allows a
         person to continue the session."""
         late = [self.log[each].content for each in self._counted if each not in self._vouched]
-        return any(_allows(turn, group_id, CONTINUE) for turn in late)
+        return any(_allows(change, group_id, CONTINUE) for change in late)
 
     def _refusal(self, claim: Signed, who: str) -> ForestayError:
         return NotEntitled(
@@ -345,7 +348,7 @@ class KeyRing:
     @cached_property
     def _counted(self) -> list[str]:
         def is_only_known(each: str) -> bool:
-            """Return whether a change by a revoked device counts: no other keys are known."""
+            """Return whether a key change counts because nothing else is known about its signer."""
             return not self.remembered and not self._fresh(self.log[each].content.by)
 
         order = sorted(self.log, key=lambda hash: (self.log[hash].content.epoch, hash))
@@ -361,7 +364,7 @@ class KeyRing:
         return active | {each for each in others if self._is_seen(each, known)}
 
     def _is_seen(self, each: str, known: set[str]) -> bool:
-        """Return whether a key change by a revoked device counts."""
+        """Return whether a key change by a revoked device was seen by others, so that it counts."""
         fresh = self._fresh(self.log[each].content.by)
         return any(each in self._past[one] for one in fresh) if fresh else each in known
 
@@ -369,15 +372,15 @@ class KeyRing:
         """Return the key changes made with knowledge that a device of the owner is revoked."""
         if signer not in self._freshness:
             every = ((hash, each.content) for hash, each in self.log.items())
-            found = [hash for hash, turn in every if self._is_fresh(turn, self.owner, signer)]
+            found = [hash for hash, one in every if self._is_fresh(one, self.owner, signer)]
             self._freshness[signer] = found
         return self._freshness[signer]
 
-    def _is_fresh(self, turn: KeyChange, group: DeviceGroup, signer: str) -> bool:
+    def _is_fresh(self, change: KeyChange, group: DeviceGroup, signer: str) -> bool:
         """Return whether a key change was made with knowledge that this signer is revoked."""
-        member = (each.key for each in turn.members if each.circle == group.id)
-        key = turn.circle_key if group.id == self.owner.id else next(member, "")
-        return self.owner.is_active(turn.by) and group.knew_revocation_of(signer, key)
+        member = (each.key for each in change.members if each.circle == group.id)
+        key = change.circle_key if group.id == self.owner.id else next(member, "")
+        return self.owner.is_active(change.by) and group.knew_revocation_of(signer, key)
 
     @cached_property
     def _member_entries(self) -> dict[str, Member]:
@@ -400,13 +403,14 @@ def _require_signatures(ring: KeyRing) -> None:
             why = f"device {each.content.by} of {ring.owner.fingerprint}"
             raise NotEntitled("an unknown device changed the keys of a session", why=why)
         if not STATEMENTS.has_valid_signature(each, verify):
-            raise Tampered("the signature of a key change is wrong", why=each.content.session)
+            session = each.content.session
+            raise Tampered("the signature of a key change is wrong", session=session)
 
 
-def _allows(turn: KeyChange, group_id: str, mode: str) -> bool:
-    if group_id == turn.owner:
+def _allows(change: KeyChange, group_id: str, mode: str) -> bool:
+    if group_id == change.owner:
         return True
-    return any(each.circle == group_id and each.mode == mode for each in turn.members)
+    return any(each.circle == group_id and each.mode == mode for each in change.members)
 
 
 def _knows(group: DeviceGroup, recipient: str) -> bool:
@@ -419,7 +423,7 @@ def _knows(group: DeviceGroup, recipient: str) -> bool:
 def new_ring(group: DeviceGroup, key: Key, session: str, *, made: int) -> KeyRing:
     """Return the first keys of a session, for the user's own devices alone."""
     place_key = object_names.place_key(group.name_key, session)
-    turn = KeyChange(
+    key_change = KeyChange(
         session=session,
         place=object_names.place(group.name_key, session),
         place_check=sha256(_PLACE_TAG + place_key).hexdigest(),
@@ -431,7 +435,7 @@ def new_ring(group: DeviceGroup, key: Key, session: str, *, made: int) -> KeyRin
         circle_key=group.current.recipient,
     )
     secret = Secret.new()
-    signed = STATEMENTS.sign(structs.replace(turn, key=secret.recipient), key)
+    signed = STATEMENTS.sign(structs.replace(key_change, key=secret.recipient), key)
     return KeyRing([signed], [secret], place_key, group)
 
 
@@ -444,15 +448,16 @@ def rotated(
     people: People | None = None,
     change: Member | None = None,
 ) -> KeyRing:
-    """Return the ring with one more epoch, for the same members or with one member changed.
+    """Return the ring with one more key change, which begins a new epoch.
 
+    `change` is the new entry of one member, from `share` or `unshare`; all others stay the same.
     `packs` are the hashes in the names of all packs on the remote now; packs that a revoked device
     adds later do not count.
     """
     if not ring.owner.is_active(key.id):
         raise NotEntitled(
             f"session {ring.session} belongs to another person",
-            why=ring.owner.fingerprint,
+            why=f"its owner is {ring.owner.fingerprint}",
             hint="only the owner can change its keys; ask that person",
             session=ring.session,
         )
@@ -462,7 +467,7 @@ def rotated(
     ending = change is not None and change.mode == NONE
     STATEMENTS.require_room(ring.log, spare=0 if ending else signed_log.SPARE)
     secret = Secret.new()
-    turn = structs.replace(
+    key_change = structs.replace(
         ring.newest,
         by=key.id,
         made=made,
@@ -473,7 +478,7 @@ def rotated(
         members=tuple(members[id] for id in sorted(members)),
         packs=tuple(sorted(set(packs))),
     )
-    signed, secrets = [*ring.log.values(), STATEMENTS.sign(turn, key)], ring._secrets.values()
+    signed, secrets = [*ring.log.values(), STATEMENTS.sign(key_change, key)], ring._secrets.values()
     return KeyRing(signed, [*secrets, secret], ring.place_key, ring.owner, ring.remembered)
 
 
@@ -498,7 +503,7 @@ def share(
     Without a mode the person has the same mode as before; a new member can read.
     """
     if mode not in ("", READ, CONTINUE):
-        raise InvalidInput(f"a session can be shared to {READ} or to {CONTINUE}", why=mode)
+        raise InvalidInput(f"a session can be shared to {READ} or to {CONTINUE}, not to {mode!r}")
     if person.circle == ring.owner.id:
         raise Refused("a session cannot be shared with its owner", session=ring.session)
     before = ring._member_entries.get(person.circle)
@@ -639,7 +644,7 @@ def judged(
 def opened(data: bytes, group: DeviceGroup) -> Opened:
     """Decrypt a ring object with the keys of the user's devices; raise `Locked` if none fits."""
     if len(data) > _LIMIT:
-        raise Tampered("the keys of a session are too large", why=f"over {_LIMIT} bytes")
+        raise Tampered("the keys of a session are too large", why=f"they have over {_LIMIT} bytes")
     try:
         inside = disclose(data, KIND, group.epochs)
     except Locked:

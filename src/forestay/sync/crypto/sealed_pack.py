@@ -103,9 +103,9 @@ def open_pack(data: bytes, ring: KeyRing, devices: Devices) -> tuple[Claim, byte
         raise Tampered("the signature of a pack is wrong", session=ring.session)
     if claim.version != VERSION:
         what = "a pack was signed as a pack of another version"
-        raise Downgraded(what, why=f"version {claim.version}")
+        raise Downgraded(what, why=f"its claim names version {claim.version}, not {VERSION}")
     if claim.epoch != epoch:
-        why = f"epoch {claim.epoch} under the key of epoch {epoch}"
+        why = f"its claim names epoch {claim.epoch}, its key is of epoch {epoch}"
         raise Swapped("a pack is encrypted to the key of another epoch", why=why)
     return claim, inside.body
 

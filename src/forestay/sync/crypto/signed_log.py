@@ -25,7 +25,7 @@ from forestay.sync.crypto.keys import Key
 MOST = 500
 """The most statements a log may have: enough for decades of a person's devices."""
 SPARE = 50
-"""How many of these are reserved for statements that revoke a device or remove a member."""
+"""How many of `MOST` are reserved for statements that revoke a device or remove a member."""
 _REMEMBERED = 20_000
 
 
@@ -111,7 +111,7 @@ class StatementKind(Generic[S]):
 
     def _require_few(self, count: int, most: int = MOST) -> None:
         if count > most:
-            why = f"{count:,}; at most {most} are allowed"
+            why = f"there are {count:,}; at most {most} are allowed"
             hint = "nothing was read; check the storage, and: forestay device list"
             raise Tampered(f"there are too many statements in {self._name}", why=why, hint=hint)
 
@@ -127,7 +127,7 @@ class StatementKind(Generic[S]):
     def sort_by_past(
         self, log: Mapping[str, SignedStatement[S]]
     ) -> tuple[list[str], dict[str, set[str]]]:
-        """Return the hashes in an order where each comes after those it has seen; and each past.
+        """Return the hashes of the statements, each after those it has seen, and the past of each.
 
         Every device computes the same order.
         """

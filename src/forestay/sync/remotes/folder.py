@@ -337,7 +337,7 @@ def _open_below(root: int, place: str) -> int:
 
 
 @contextlib.contextmanager
-def _beside(root: int, place: str) -> Iterator[tuple[int, str]]:
+def _open_parent(root: int, place: str) -> Iterator[tuple[int, str]]:
     """Yield an open descriptor of a file's folder, and the file's own name."""
     folder = _open_below(root, place)
     try:
@@ -348,7 +348,7 @@ def _beside(root: int, place: str) -> Iterator[tuple[int, str]]:
 
 def _has_mark(root: int) -> bool:
     try:
-        with _beside(root, FORMAT) as (folder, last):
+        with _open_parent(root, FORMAT) as (folder, last):
             if _exists(folder, last):
                 return True
     except OSError:
@@ -369,13 +369,13 @@ def _require_regular(facts: os.stat_result) -> None:
     if stat.S_ISLNK(facts.st_mode):
         raise OSError(errno.ELOOP, "it is a symbolic link")
     if not stat.S_ISREG(facts.st_mode):
-        raise OSError(errno.EISDIR, "it is no regular file")
+        raise OSError(errno.EISDIR, "it is not a regular file")
 
 
 def _read(root: int, place: str) -> bytes:
     if root < 0:
-        raise FileNotFoundError(errno.ENOENT, "nothing is there yet")
-    with _beside(root, place) as (folder, name):
+        raise FileNotFoundError(errno.ENOENT, "the folder does not exist yet")
+    with _open_parent(root, place) as (folder, name):
         fd = os.open(name, _READ, dir_fd=folder)
     try:
         facts = os.fstat(fd)
@@ -417,7 +417,7 @@ def _sync_folder(folder: int) -> None:
 
 
 def _unlink(root: int, place: str) -> None:
-    with _beside(root, place) as (folder, name):
+    with _open_parent(root, place) as (folder, name):
         with contextlib.suppress(FileNotFoundError):
             os.unlink(name, dir_fd=folder)
             _sync_folder(folder)

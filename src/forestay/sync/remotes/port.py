@@ -52,10 +52,11 @@ class Oddity(NamedTuple):
 
 
 class Probe(NamedTuple):
-    """What a test of a remote showed. If one of the two is False, every write is read back.
+    """The result of testing a remote.
 
     `conditional`: a write under an existing name is refused. `lists`: written objects appear in
-    listings at once. `why` is what was observed if one of them is False.
+    listings at once. If one of the two is False, `why` is what was observed, and every write is
+    read back.
     """
 
     conditional: bool

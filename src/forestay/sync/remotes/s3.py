@@ -44,14 +44,18 @@ _STATUS = re.compile(r"status code: (\d{3})")
 _CODE = re.compile(r"<Code>(\w{1,60})</Code>")
 _KIND = re.compile(r"HttpError \{\s*kind: (\w+)")
 
-# Code of an answer → sentence and hint.
+_NOT_ALLOWED = (
+    "these credentials do not allow the request",
+    "allow them to list, read, write and delete objects",
+)
+# Code of an answer → reason and hint.
 _MEANING = {
     "NoSuchBucket": ("there is no such bucket", "create it, or check the name"),
     "InvalidBucketName": ("there is no such bucket", "create it, or check the name"),
     "SignatureDoesNotMatch": ("the secret key is wrong", "check AWS_SECRET_ACCESS_KEY"),
-    "InvalidAccessKeyId": ("the access key is not known there", "check AWS_ACCESS_KEY_ID"),
+    "InvalidAccessKeyId": ("the server does not know this access key", "check AWS_ACCESS_KEY_ID"),
     "ExpiredToken": ("the credentials have expired", "sign in again"),
-    "AccessDenied": ("these credentials may not do that", "they must list, read, write, delete"),
+    "AccessDenied": _NOT_ALLOWED,
     "QuotaExceeded": ("there is no room left", "free some space there, or raise the quota"),
     "XMinioStorageFull": ("there is no room left", "free some space there"),
     "EntityTooLarge": ("the server does not accept objects of this size", ""),
@@ -61,7 +65,7 @@ _MEANING = {
 }
 _BY_STATUS = {
     401: ("the credentials are not accepted", "check AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY"),
-    403: ("these credentials may not do that", "they must list, read, write and delete"),
+    403: _NOT_ALLOWED,
     507: ("there is no room left", "free some space there"),
 }
 
@@ -360,7 +364,7 @@ def _silence(error: Exception, status: int) -> str:
         return f"the server answered with error {status}"
     kind = _KIND.search(str(error))
     return {
-        "Connect": "no server answers there",
+        "Connect": "no server answers at this address",
         "Timeout": "no answer in time",
         "Interrupted": "the connection broke off",
     }.get(kind[1] if kind else "", "the connection failed")

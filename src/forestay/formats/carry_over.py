@@ -101,7 +101,7 @@ def _full_change(format: Format, facts: Facts, native: Plain, wanted: Plain) -> 
             was |= {name: native[name]} if name in native else {}
             now |= {name: wanted[name]} if name in wanted else {}
     for name in [n for n in was if n in now and diff.same(was[n], now[n])]:
-        # A goal that the format derives from other fields would seem to change with them.
+        # A goal that the format derives from other fields changes when those fields change.
         if name != "goal" or format.has_goal:
             del was[name], now[name]
     if not format.has_goal and "goal" not in now:
@@ -170,8 +170,8 @@ def _pairs(format: Format, facts: Facts, name: str, old: list[Any], new: list[An
 def _match(old: list[Any], new: list[Any], places: list[int] | None = None) -> dict[int, int]:
     """Return the index in `new` of each element of `old` that `new` still has.
 
-    Elements are matched by their id, then by their name, which can have become longer; equal ones
-    are matched by their index. `places` are the indexes of `old` if it is a part of a list.
+    Elements are matched by their id, then by their name, which can have become longer; equal
+    elements by their index. If `old` is a part of a list, `places` are the indexes in that list.
     """
     found = diff.pair(
         list(zip(places or range(len(old)), old, strict=True)),

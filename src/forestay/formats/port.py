@@ -98,7 +98,7 @@ class Reading(Struct, frozen=True):
     writable: bool = True
     """False for unknown versions, which are shown but never written."""
     warning: str = ""
-    """A warning for users who continue with files of this form; empty if there is none."""
+    """A warning for users who continue with files of this form, or an empty text."""
 
     @property
     def read_only_reason(self) -> str:

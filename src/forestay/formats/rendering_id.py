@@ -21,7 +21,7 @@ _VERSION = {"v": 1}
 
 
 def rendering_id(document: Document) -> str:
-    """Return the id that a document carries, or an empty string."""
+    """Return the rendering id in a document, or an empty string."""
     if document.kind == "yaml":
         found = _id_line(document.data)
         return found[1].decode() if found else ""
@@ -30,7 +30,7 @@ def rendering_id(document: Document) -> str:
 
 
 def _id_line(data: bytes) -> re.Match[bytes] | None:
-    """Return the comment line that holds the id; None if there is none."""
+    """Return the comment line with the rendering id; None if the file has no such line."""
     found = _LINE.search(data)
     if found is None or _COMMENTS.fullmatch(data, 0, found.start()):
         return found

@@ -165,7 +165,7 @@ def differences(data: bytes) -> tuple[str, str]:
 def _only_in(these: list[str], those: list[str]) -> str:
     known = set(those)
     lines = " / ".join(line.strip() for line in these if line not in known)
-    return repr(lines[:300]) if lines else "nothing of its own"
+    return repr(lines[:300]) if lines else "no other lines"
 
 
 # --- YAML --------------------------------------------------------------------------------------

@@ -116,9 +116,9 @@ def merge_facts(before: Plain, after: Plain, today: Plain) -> tuple[Plain, list[
 
 
 def _filled(*sides: Plain) -> list[Plain]:
-    """Return each side with an empty list or map for each one that only another side has.
+    """Return each side with an empty list or map for each list or map that only another side has.
 
-    Plain facts leave out empty ones, and a missing list would be contested as a whole.
+    Plain facts leave out empty lists, and a missing list would be contested as a whole.
     """
     kinds = {key: type(each) for side in sides for key, each in side.items()}
     empty: Plain = {key: kind() for key, kind in kinds.items() if kind in (list, dict)}
@@ -151,7 +151,7 @@ def _is_reached(theirs: object, ours: object) -> bool:
 def _between(had: Plain, wanted: Plain, now: Facts) -> list[Move]:
     old, new = (_named(msgspec.convert(side, Facts), now) for side in (had, wanted))
     if had.get("steps") != wanted.get("steps"):
-        # A file can name phases and stages that are not recorded yet.
+        # A file can have phases and stages that the journal does not have yet.
         known = {step.id for step in now.steps}
         old.steps = [step for step in old.steps if step.id in known]
     return moves(old, new)
@@ -198,7 +198,7 @@ def write_facts(
     *,
     is_clean: bool = False,
 ) -> Tree:
-    """Return the files for some facts; a value with the same meaning stays as it is in `old`.
+    """Return the files for some facts; a value with the same meaning retains its form in `old`.
 
     The journal shortens long texts, removes secrets and control characters, and gives everything a
     time. `clean` does the same to plain facts; `is_clean` means that it changes nothing in the
@@ -304,12 +304,12 @@ def _with_error(fact: AgentFact, in_file: AgentFact | None) -> AgentFact:
 
 
 def _run(agent: AgentFact) -> object:
-    """Return a value that differs between the runs of an agent, from fields every format has."""
+    """Return a value that identifies a run of an agent: its status and its times in seconds."""
     return agent.status, *((getattr(agent, name) or 0) // 1000 for name in _TIMES)
 
 
 def _as_judged(fact: CheckpointFact, in_file: CheckpointFact | None) -> CheckpointFact:
-    """Return a verdict with the word in the file: the journal stores `skipped` as passed."""
+    """Return a verdict with the word of the file, as the journal stores `skipped` as passed."""
     if in_file is None or in_file.at is not None or in_file.evidence != fact.evidence:
         return fact
     same = in_file.verdict in (fact.verdict, "skipped" if fact.verdict == "passed" else "")
@@ -407,7 +407,7 @@ def _unrecorded(edit: _Edit) -> list[str]:
 def _removed(edit: _Edit, key: str) -> Iterator[str]:
     """Yield a line for each element removed from a list; the next rendering restores it."""
     left, ours = edit.after.get(key, []), edit.today.get(key, [])
-    # An agent that fails again has its earlier error again.
+    # If an agent fails again, its earlier error is the agent's again and leaves the list.
     held = {(a["id"], a.get("error")) for a in edit.after.get("agents", []) if key == "errors"}
     # A claim that only got more fields was not removed.
     claims = {_label(claim) for claim in left if key == "claims"}

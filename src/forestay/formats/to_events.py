@@ -78,7 +78,8 @@ def moves(base: Facts, new: Facts) -> list[Move]:
     made = [
         *_description_moves(base, new),
         *_plan_moves(base, new),
-        # This comes first: a step that starts later must not count as a second attempt.
+        # Rollbacks come before the steps: a step that starts again must not count as a second
+        # attempt.
         *(Move(ev.CheckpointRolledBack(step=step)) for step in _withdrawn_verdicts(base, new)),
         *_step_moves(steps),
         *_agent_moves(base, new),

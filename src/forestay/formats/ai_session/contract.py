@@ -71,7 +71,7 @@ _SPEC_VERSION = re.compile(rb"^\W{0,4}version\W{1,6}(\d{1,4}\.\d{1,4})\b", re.I 
 
 
 def version_of(spec: bytes) -> str:
-    """Return the version stated near the top of a specification; 1.0 if there is none."""
+    """Return the version stated near the top of a specification; 1.0 if it states none."""
     match = _SPEC_VERSION.search(spec[:4096])
     return match[1].decode() if match else VERSION
 

@@ -423,18 +423,18 @@ def section_of(doc: dict[str, Any], stage: int | None) -> int | None:
 
 
 def folders(doc: dict[str, Any], where: Where) -> list[str]:
-    """Return the session's folder twice: the path in the file, and the path from the caller."""
+    """Return the known paths of the session's folder: the one in the file, then `where.root`."""
     field = next(field for field in FIELDS if field.kind == "folder")
     named = (read_value(field, doc.get("session_dir")), where.root)
     return [name.rstrip("/") for name in named if name and name.strip("/")]
 
 
 def inside(path: str, around: list[str]) -> str:
-    """Return a path relative to the session's folder if it is inside it, else unchanged."""
+    """Return a path relative to the session's folder (`around`); unchanged if it is outside."""
     begins = (f"{folder}/" for folder in around)
     return next((path[len(b) :].lstrip("/") or path for b in begins if path.startswith(b)), path)
 
 
 def outside(name: str, around: list[str]) -> str:
-    """Return a relative path as it is written in the file: with the session's folder in front."""
+    """Return a relative path as in the session file: with the session's folder in front."""
     return name if not around or name.startswith(("/", "~")) else f"{around[0]}/{name}"

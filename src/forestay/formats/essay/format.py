@@ -309,7 +309,7 @@ class _StateEdit:
             place[1]: step
             for step in self.steps.values()
             if (place := place_of(step.id)) and place[0] == stage and place[1]
-            # The specification has no word for skipped: keep the section of a file that uses one.
+            # The specification has no word for skipped: preserve the section if its file uses one.
             if step.status != "skipped" or getattr(self.had.get(step.id), "status", "") == "skipped"
         }
         found = sections(self.doc, stage)

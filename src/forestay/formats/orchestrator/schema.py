@@ -89,7 +89,7 @@ _OLDER_ENCODINGS = ("cp1254", "cp1252")
 
 
 def misread(words: str) -> list[str]:
-    """Return the signs in a text whose UTF-8 was decoded as Windows-1254 (or 1252)."""
+    """Return the signs (`SIGNS`) in a text whose UTF-8 was decoded as Windows-1254 or 1252."""
     original = [words.encode(each, "replace").decode(errors="ignore") for each in _OLDER_ENCODINGS]
     return [sign for sign in SIGNS if any(sign[0] in text for text in original)]
 

@@ -76,8 +76,7 @@ class Praxis(Format):
         return next(made for made in tries if made not in taken)
 
     def why_invalid_id(self, native_id: str) -> str:
-        """Return why a new file cannot have this id; the id of a file that we read may be any
-        safe text."""
+        """Return why a new file cannot have this id; a file that we read may have any safe id."""
         if UUID.match(native_id):
             return ""
         return unsafe_id(native_id) or "a praxis session id must have the form of a UUID"

@@ -68,7 +68,7 @@ def is_phase(value: object) -> TypeGuard[int]:
 
 
 def seconds(value: object) -> float:
-    """Return a duration in seconds; 0 for a value that is no plausible duration."""
+    """Return a duration in seconds; 0 for a value that cannot be a duration."""
     found = number(value)
     return float(found) if found is not None and 0 <= found < 1e12 else 0.0
 
@@ -82,7 +82,7 @@ def known_total(
 
 
 def first_phase(structure: Mapping[str, Any]) -> int:
-    """Return the number of the first phase: 0, or 1 for a workflow that starts later."""
+    """Return the number of the first phase: 1 if `starting_phase` is above 0, else 0."""
     start = structure.get("starting_phase", 0)
     return 1 if is_phase(start) and start != 0 else 0
 
@@ -174,7 +174,7 @@ def generation(doc: Node) -> str:
 
 
 def main(tree: Tree) -> tuple[str, Node]:
-    """Return the name and value of the likeliest session file; an empty object if there is none."""
+    """Return the name and value of the likeliest session file; {} if no file is one."""
     found = [(name, value) for name, value in tree.items() if isinstance(value, dict)]
     best = max(found, key=lambda item: likeness(item[1]), default=None)
     return best if best is not None else (next(iter(tree), ""), {})
@@ -276,7 +276,7 @@ class View:
         return self.lifecycle.get("paused") is True or resumed > max(ends, default=resumed)
 
     def error(self) -> ErrorFact | None:
-        """Return the last error, in whatever form the file has it."""
+        """Return the last error of the session, in any of the forms that files have for it."""
         if not self.redesigned:
             reason = self.text("error_reason")
             return ErrorFact(reason, at=self.stamp(self.doc, "completed_at")) if reason else None

@@ -1,4 +1,4 @@
-"""Text of files: safe parsing, and edits that keep comments, order and spelling.
+"""Text of files: safe parsing, and edits that preserve comments, order and spelling.
 
 Main modules: `safe_parse` (JSON and YAML within limits), `document`, `edits`, `style`.
 """

@@ -16,7 +16,7 @@ LIMITS = {
     "top-level entries": 24,
     "repeated module names": 36,
     "repeated class names": 51,
-    "code lines": 58_500,
+    "code lines": 58_600,
     "methods of Store": 9,
     "methods of View": 10,
 }

@@ -295,7 +295,7 @@ def test_session_that_another_person_forgot_is_not_erased(home: Home, other: Hom
     other.absorb(home.export())
     home.journal.forget("s-1", actor="user")
     (taken,) = restore.absorb(other.journal, home.export(), entitled=lambda by, of: False).sessions
-    assert "stays here" in taken.why and files_with(other)
+    assert "stays on this device" in taken.why and files_with(other)
     with pytest.raises(Refused, match="another person has forgotten"):
         other.journal.absorb("s-1", home.events(), entitled=lambda by, of: False)
 

@@ -175,7 +175,7 @@ def test_session_forgotten_in_another_home_stays_in_this_one(home: Home, other: 
     other.absorb(home.export())
     home.journal.forget("s-1", actor="cli")
     (taken,) = other.absorb(home.export()).sessions
-    assert "stays here" in taken.why and taken.held == 2
+    assert "stays on this device" in taken.why and taken.held == 2
     assert other.is_sound() and len(other.events()) == 2
 
 

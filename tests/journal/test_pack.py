@@ -343,7 +343,7 @@ def test_random_bytes_are_never_accepted(data: bytes) -> None:
 
 @pytest.mark.parametrize("more", [b"\n", b"\0" * 32, b"PK", GOLDEN.read_bytes()])
 def test_bytes_after_the_end_of_a_pack_are_refused(more: bytes) -> None:
-    assert "something follows" in refused(GOLDEN.read_bytes() + more).why
+    assert "other bytes follow" in refused(GOLDEN.read_bytes() + more).why
 
 
 def test_file_that_is_not_a_pack_is_reported() -> None:
@@ -417,7 +417,7 @@ FORGERIES: dict[str, tuple[Callable[[], bytes], str]] = {
     "negative size": (lambda: with_manifest(b"", [], -1), "-1 bytes"),
     "size too small": (
         lambda: with_manifest(place(ONE) + packed(ONE[0]), size=70),
-        "longer than what is left",
+        "longer than the rest of the pack",
     ),
     "size too large": (
         lambda: with_manifest(place(ONE) + packed(ONE[0]), size=100_000),
@@ -431,7 +431,7 @@ FORGERIES: dict[str, tuple[Callable[[], bytes], str]] = {
     ),
     "record beyond the end": (
         lambda: with_manifest(struct.pack(">cI", b"C", 4000) + b"{}" * 40, []),
-        "longer than what is left",
+        "longer than the rest of the pack",
     ),
     "record beyond its limit": (
         lambda: with_manifest(struct.pack(">cI", b"C", 1 << 31), [], 1 << 30),
@@ -448,7 +448,7 @@ FORGERIES: dict[str, tuple[Callable[[], bytes], str]] = {
     ),
     "absurd count in the manifest": (
         lambda: with_manifest(place(ONE) + packed(ONE[0]), [["s-1", 1 << 40]]),
-        "more events than it has room for",
+        "more events than its size allows",
     ),
     "range backwards": (lambda: with_manifest(place(ONE, last=0) + packed(ONE[0])), "range"),
     "range that ends before it starts": (
@@ -537,7 +537,7 @@ FORGERIES: dict[str, tuple[Callable[[], bytes], str]] = {
     ),
     "sessions in another order": (
         lambda: with_manifest(_sessions("s-1", "s-2"), [["s-2", 1], ["s-1", 1]]),
-        "not where its manifest puts it",
+        "not in the place that its manifest states",
     ),
     "fewer events than announced": (
         lambda: with_manifest(place(ONE) + packed(ONE[0]), [["s-1", 2]]),
@@ -545,7 +545,7 @@ FORGERIES: dict[str, tuple[Callable[[], bytes], str]] = {
     ),
     "a session less than announced": (
         lambda: with_manifest(_sessions("s-1"), [["s-1", 1], ["s-2", 1]]),
-        "of its manifest is not in it",
+        "lacks a session",
     ),
     "blob that lies": (
         lambda: with_manifest(WITH_BLOB + blob(b"other", digest_of(CONTENT)), [["s-1", 2]]),
@@ -577,7 +577,7 @@ FORGERIES: dict[str, tuple[Callable[[], bytes], str]] = {
         lambda: with_manifest(WITH_BLOB + record(b"B", b"short"), [["s-1", 2]]),
         "digest",
     ),
-    "body in two streams": (lambda: _two_streams(), "does not end where|something follows"),
+    "body in two streams": (lambda: _two_streams(), "does not end where|other bytes follow"),
 }
 
 

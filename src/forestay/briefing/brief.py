@@ -2,11 +2,11 @@
 
 No model writes it: the same journal, surroundings and clock give the same bytes. At any budget it
 states the goal, where the work stands, what comes next, what blocks it and which outcomes are
-unknown. The rest follows by value as far as the budget allows, and what did not fit is counted,
-with the command that shows it.
+unknown. Other facts follow, the most valuable first, as far as the budget allows; those that do not
+fit are counted, with the command that shows them.
 
-`sections` knows what can be stated, `token_estimate` what it costs, `budget` what gets how much,
-`render` and the styles how it looks; `model.summary` answers the questions that listings ask too.
+`sections` builds the statements, `token_estimate` computes their cost, `budget` chooses among them,
+`render` and the styles format them; `model.summary` has the parts that listings show too.
 """
 
 from __future__ import annotations
@@ -60,8 +60,8 @@ __all__ = [
 
 _NAME = 20
 _GIVEN, _BEGINNING = 16, 8
-"""Tokens for a session's id; the length of Forestay's ids, and how much of one a tight budget
-shows: commands accept any unique beginning of an id."""
+"""Tokens for a session's id; the length of Forestay's ids; and how many characters of an id a tight
+budget shows, because commands accept any unique beginning of an id."""
 
 
 class Item(Struct, frozen=True):
@@ -81,10 +81,10 @@ class SectionCount(NamedTuple):
 
 
 class Briefing(Struct, frozen=True):
-    """The text, and facts about it for callers that do not read it.
+    """The text of a briefing, and facts about it for callers that do not parse the text.
 
-    `counts` has each section that is not empty. `came_from` is the device that
-    wrote last, if not this one, `lacking` what is missing or different on this device.
+    `counts` has each section that is not empty. `came_from` is the device that wrote last, if it is
+    not this one; `lacking` lists what is missing or different on this device.
     """
 
     text: str
@@ -99,7 +99,7 @@ class Briefing(Struct, frozen=True):
     lacking: list[Lacking] = []
 
     def __str__(self) -> str:
-        """Return the text for a terminal; a model is given `text`, which is fenced as data."""
+        """Return the text for a terminal; for a model use `text`, which is fenced as data."""
         lines = terminal(self.text, newlines=True).splitlines()
         is_fenced = len(lines) > 1 and lines[0].startswith("<<<data") and lines[-1].endswith(">>>")
         return "\n".join(lines[1:-1] if is_fenced else lines)
@@ -116,8 +116,8 @@ def brief(
 ) -> Briefing:
     """Return the briefing of a session; `estimate` of its text never exceeds the budget.
 
-    JSON is data and has no style: it is the same for all of them. `reserve` is the part of the
-    budget that the caller needs for what it adds around the text.
+    JSON is the same in every style. `reserve` is the part of the budget that the caller needs for
+    text that it adds around the briefing.
     """
     check_request(budget, style, fmt)
     known = BriefingInput(state, around, budget - reserve)
@@ -153,7 +153,7 @@ def brief(
 
 
 def check_request(budget: int, style: str, fmt: str) -> None:
-    """Refuse a budget, style or format that no briefing can have."""
+    """Raise `InvalidInput` for a budget, style or format that no briefing can have."""
     if not LEAST <= budget <= MOST:
         raise InvalidInput(
             f"no briefing fits a budget of {budget} tokens",
@@ -197,7 +197,7 @@ def _session(known: BriefingInput, fmt: str) -> str:
     name = one_line(known.core.session)
     if known.budget < TIGHT and fmt != "json" and len(name) == _GIVEN and name.isalnum():
         return name[:_BEGINNING]
-    # The reader must be able to type the id; an id of another program, such as a UUID, is long.
+    # The reader must be able to type the id, but an id of another program can be long (a UUID).
     room = max(_NAME, known.budget // 10)
     return name if cost(name) <= room else clip(name, room, cost)
 
@@ -268,7 +268,7 @@ def _running_agents(known: BriefingInput) -> str:
 
 
 def _step(known: BriefingInput, found: list[Section]) -> str:
-    """Return the next step; in a tight budget without the text that the blockers repeat."""
+    """Return the next step; in a tight budget, only its name if the blockers describe it."""
     step = next_step(known.state)
     blocked = {entry.id for topic in found if topic.name == "blockers" for entry in topic.entries}
     name = step.partition(":")[0]

@@ -1,9 +1,9 @@
 """Spend a budget of tokens on the sections of a briefing.
 
 The fields of the core come first, then the sections in order of value. Each section can use its
-*share* of what is left, so that a long one cannot displace those after it, but always gets its
-*floor* of entries while there is room; the rest is then filled in the same order. Room for the
-mandatory sections is reserved in advance: at least their count is always stated.
+*share* of the remaining tokens, so that a long section cannot displace those after it, but always
+gets its *floor* of entries while there is room. Then tokens that are left are spent in the same
+order. Room for the mandatory sections is reserved in advance: at least their count is stated.
 
 Every part is charged its highest possible cost before it is written, so the page cannot cost more
 than the budget.
@@ -27,9 +27,9 @@ _SLACK = 4
 """Tokens held back for counts that turn out to have more digits than charged."""
 
 _WEIGHTS = {"next": 0.5, "goal": 0.35, "where": 0.15}
-"""The share of each field, the most valuable first; each can use what the one before left."""
+"""The share of each field, the most valuable first; a field can use tokens left before it."""
 _WIDE = {"for_next": 3, "asked": 2}
-"""Sections whose entries are allowed to be longer than those of others."""
+"""Sections whose entries can be longer than those of other sections."""
 
 
 def fill_page(
@@ -39,7 +39,7 @@ def fill_page(
     form: TextRenderer,
     budget: int,
 ) -> str:
-    """Fill the page with as much as the budget allows, and return its text."""
+    """Fill the page with as many statements as the budget allows, and return its text."""
     if sum(len(entry.text) for topic in found for entry in topic.entries) < budget * _PER_TOKEN:
         # Shares and limits apply only if the whole briefing does not fit.
         whole = _fill(page, fields, found, form, _NO_LIMIT)
@@ -67,14 +67,14 @@ def _fill(
     page.totals = {topic.name: topic.total for topic in found}
     text = purse.form.write(page, purse.foot(page, found))
     while estimate(text) > budget and any(shown for _, shown in page.sections):
-        # Not reached as long as costs are upper bounds; a briefing over budget would be worse.
+        # Not reached while costs are upper bounds; a briefing over its budget would be worse.
         next(shown for _, shown in reversed(page.sections) if shown).pop()
         text = purse.form.write(page, purse.foot(page, found))
     return text
 
 
 class BudgetFiller:
-    """The remaining tokens of a budget, and the entries that the spent tokens paid for."""
+    """The remaining tokens of a budget, and the entries chosen so far."""
 
     def __init__(self, form: TextRenderer, budget: int) -> None:
         self.form = form
@@ -90,7 +90,7 @@ class BudgetFiller:
         self._left -= cost(part)
 
     def reserve_for(self, found: Sequence[Section]) -> int:
-        """Reserve the cost of the foot; return what the fields must leave to the sections."""
+        """Reserve the cost of the foot; return the tokens that fields must leave to sections."""
         if found:
             missing = sum(topic.total for topic in found)
             see = max((topic.see for topic in found), key=cost)
@@ -119,7 +119,7 @@ class BudgetFiller:
     def widen_fields(
         self, fields: Mapping[str, Entry], bought: Mapping[str, FittedEntry]
     ) -> dict[str, FittedEntry]:
-        """Use what is left to show more of a field that was cut."""
+        """Use the remaining tokens to show more of a field that was cut."""
         wider = dict(bought)
         for name, shown in bought.items():
             if shown.cut and self._left > 0:
@@ -138,7 +138,7 @@ class BudgetFiller:
         return cost(self.form.heading(topic, 1)) + (_SLACK if topic.total > 9 else 0)
 
     def _least(self, topic: Section, entry: int) -> int:
-        """Return what a section needs at least: its count, or one entry under its heading."""
+        """Return the least cost of a section: its count, or one entry under its heading."""
         return max(cost(self.form.heading(topic, 0)), self._opening(topic) + entry)
 
     def buy(self, topic: Section, share: float) -> None:
@@ -178,7 +178,7 @@ class BudgetFiller:
     # -- the end --
 
     def drop_repeats(self, found: Sequence[Section]) -> list[Section]:
-        """Return the sections without what a decision shown in full already states."""
+        """Return the sections without entries that repeat a decision which is shown in full."""
         shown_ids = self._whole_decisions()
         remaining = []
         for topic in found:
@@ -199,7 +199,7 @@ class BudgetFiller:
         return sections
 
     def foot(self, page: Page, found: Sequence[Section]) -> str:
-        """Count what is missing: section by section if that fits, else in one number."""
+        """Return the line that counts entries not shown: by section if that fits, else in all."""
         shown = {topic.name: len(entries) for topic, entries in page.sections}
         short = [topic for topic in found if shown.get(topic.name, 0) < topic.total]
         hidden = [topic for topic in short if topic.name not in shown]

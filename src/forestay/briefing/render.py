@@ -22,11 +22,11 @@ from forestay.briefing.token_estimate import cost
 
 _MARKUP = r"([\\`*<\[\]])"
 _WORD_END = 16
-"""How many characters a cut can move back to end at a word."""
+"""The most characters that a cut moves back in order to end at a word."""
 
 
 class FittedEntry(Struct, frozen=True):
-    """An entry as it fits: `text` is one line, or a fenced block of several."""
+    """An entry cut to its space: `text` is one line, or a fenced block of several lines."""
 
     id: str
     text: str
@@ -47,7 +47,7 @@ class Page(Struct):
 
 
 def clip(text: str, limit: int, price: Callable[[str], int]) -> str:
-    """Return the longest beginning of the text, with …, that costs at most `limit`; "" if none."""
+    """Return the longest beginning of the text, plus "…", with a price up to `limit`, or ""."""
     low, high = 0, min(len(text), 3 * limit)
     while low < high:
         middle = (low + high + 1) // 2
@@ -58,11 +58,11 @@ def clip(text: str, limit: int, price: Callable[[str], int]) -> str:
 
 
 class TextRenderer:
-    """Plain text, and what the other renderers share with it."""
+    """Renders plain text; the base class of the other renderers."""
 
     allows_blocks = True
     least_entry = 14
-    """An entry with fewer tokens is not useful."""
+    """The least tokens of a useful entry."""
 
     def __init__(self, budget: int) -> None:
         self.airy = budget >= ROOMY
@@ -82,7 +82,7 @@ class TextRenderer:
         return f"{self.gap}{topic.title}{self.remark(topic, shown)}:\n"
 
     def remark(self, topic: Section, shown: int) -> str:
-        """Return the addition to a heading: how much is missing and, if there is room, advice."""
+        """Return the remark after a heading: the missing entries and, if there is room, a hint."""
         missing = f"{topic.total}, {shown} shown" if shown < topic.total else ""
         parts = [missing, topic.hint, f"see: {topic.see}" * bool(missing)]
         text = "; ".join(filter(None, parts if self.airy else [missing]))
@@ -96,7 +96,7 @@ class TextRenderer:
         return f"- {name}{text if name else text.lstrip()}\n"
 
     def foot(self, hidden: Sequence[Section]) -> str:
-        """Count the sections of which nothing is shown."""
+        """Return the line that names the sections of which nothing is shown, with their counts."""
         what = ", ".join(f"{topic.name.replace('_', ' ')} {topic.total}" for topic in hidden)
         return f"{self.gap}Not shown: {what}; see: {_commands(hidden)}\n"
 
@@ -170,7 +170,7 @@ def _commands(hidden: Sequence[Section]) -> str:
 
 
 class MarkdownRenderer(TextRenderer):
-    """The same with headings, bold labels and ids as code."""
+    """Renders markdown: headings, bold labels, and ids as code."""
 
     def head(self, page: Page) -> str:
         return f"# Session `{page.session}`: {page.status}{page.since}\n\n"
@@ -193,7 +193,7 @@ class MarkdownRenderer(TextRenderer):
 
 
 class JsonRenderer(TextRenderer):
-    """One object. `totals` counts every section, `items` holds what is shown."""
+    """Renders one JSON object: `totals` counts every section, `items` are the shown entries."""
 
     allows_blocks = False
     least_entry = 26

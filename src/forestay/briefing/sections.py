@@ -1,8 +1,8 @@
 """The sections of a briefing, the most valuable first.
 
-A *section* is a heading with *entries*, each with an id to act on, and the total count, because
-only as many rows are loaded as the budget could ever show. `budget` decides what fits; `render`
-decides how it looks.
+A *section* is a heading with *entries*, each with an id to act on. It also has the total count,
+because only as many rows are loaded as the budget could ever show. `budget` decides what fits;
+`render` decides how it looks.
 
 Text from a session is data. Text from a file, a transcript or an import is quoted with its
 origin and marked unconfirmed, so that no reader mistakes it for the user's own words.
@@ -52,7 +52,7 @@ ROOMY = 400
 """From this budget on there is room for times, whose digits are expensive, and blank lines."""
 
 AMPLE = 3000
-"""From this budget on it is worth reading older events in the journal."""
+"""From this budget on, older notes and commands are read from the journal."""
 
 TIGHT = 200
 """Below this budget explanations are left out, and only recorded text is shown."""
@@ -78,10 +78,10 @@ class Surroundings(Struct, kw_only=True):
 
     Times are UTC milliseconds. `drift` pairs a path with changed, missing or not checked, `holders`
     are (name, since, alive | dead | unknown), `live_agents` the agents whose process is known to
-    run: other running agents are not tracked. `interrupted` names what died, `doing` what it was
-    doing itself. `fence` quotes a text of several lines for a model: fence(text, label, origin,
-    confirmed). `notes` and `commands` were read from the journal, oldest first; without them the
-    last few of the state are shown.
+    run: other running agents are not tracked. `interrupted` names the process that died, `doing`
+    its own work at that time. `fence` quotes a text of several lines for a model: fence(text,
+    label, origin, confirmed). `notes` and `commands` were read from the journal, oldest first; if
+    they are empty, the last few in the state are shown.
     """
 
     now: int = 0
@@ -100,11 +100,11 @@ class Surroundings(Struct, kw_only=True):
     fence: Fence | None = None
     device_names: dict[str, str] = {}
     device: str = ""
-    """The chain that this device writes."""
+    """The id of the chain that this device writes."""
     persons: dict[str, str] = {}
-    """Chains of other people, with their names."""
+    """Chain id → name of the person who wrote it, for chains of other people."""
     came_from: str = ""
-    """The chain that was written last, if it is not this device's."""
+    """The id of the chain that was written last, if it is not the chain of this device."""
     lacking: list[Lacking] = []
     window: int = 128_000
     proofs: dict[str, str] = {}
@@ -126,7 +126,7 @@ class Entry(Struct, frozen=True):
 
 
 class Section(Struct, frozen=True):
-    """A heading and its entries. `total` counts everything the entries are a part of."""
+    """A heading and its entries. `total` counts all entries, also those that were not loaded."""
 
     name: str
     title: str
@@ -140,7 +140,7 @@ class Section(Struct, frozen=True):
 class BriefingInput(Struct):
     """What the sections are built from: the state, the surroundings and the budget.
 
-    `dead` are the agents whose process died and whose outcome was not settled since.
+    `dead` are the agents whose process died and whose outcome is still unknown.
     """
 
     state: State
@@ -166,7 +166,7 @@ class BriefingInput(Struct):
         return self._rows(table, kind, limit=self.limit)
 
     def open_rows(self, table: str, kind: type[Any]) -> list[Any]:
-        """Return open rows in order, more than can be shown, because some will be filtered out."""
+        """Return open rows in order, more than fit, because the caller filters some out."""
         return self._rows(table, kind, open_only=True, limit=_MOST)
 
     def _rows(self, table: str, kind: type[Any], **how: Any) -> list[Any]:
@@ -176,7 +176,7 @@ class BriefingInput(Struct):
         return [row for row in rows if not self.state.is_heading(row)]
 
     def writer(self, device: str) -> str:
-        """Return the chain of a row or line; without a device it is the first chain."""
+        """Return the chain id of a row or line; if it names no device, the first chain."""
         return device or next(iter(self.core.chains), "")
 
     def author(self, actor: str, device: str) -> str:
@@ -196,7 +196,7 @@ class BriefingInput(Struct):
         return f" (on {self.around.device_names.get(chain, chain)})"
 
     def doer_suffix(self, device: str) -> str:
-        """Return who did it, for entries that do not quote their author."""
+        """Return " (by PERSON)" or " (on DEVICE)", for entries that do not name their author."""
         person = self._person(self.writer(device)) if self.budget >= ROOMY else ""
         return f" (by {person})" if person else self.device_suffix(device)
 
@@ -247,7 +247,7 @@ def short_id(event: str) -> str:
 
 
 def next_with_warnings(known: BriefingInput, step: str) -> str:
-    """Return the next step, after what must be checked first."""
+    """Return the next step, preceded by warnings about what must be checked first."""
     return what_next(
         step,
         (agent.id for agent in known.dead),
@@ -258,7 +258,7 @@ def next_with_warnings(known: BriefingInput, step: str) -> str:
 
 
 def git_drift(around: Surroundings) -> list[str]:
-    """Return how the checkout differs from the recorded one."""
+    """Return how the branch and commit checked out now differ from the recorded ones."""
     pairs = (
         ("branch", around.branch_then, around.branch_now, 60),
         ("commit", around.commit_then, around.commit_now, 10),
@@ -454,7 +454,7 @@ def _needs_review(known: BriefingInput) -> Iterator[Entry]:
 
 
 def _drifted(known: BriefingInput) -> Iterator[Entry]:
-    """Yield the first few changed files by name; the rest is listed at the end, once."""
+    """Yield the first few changed files by name, and how many more there are."""
     moved = _changed_files(known)
     named = [f"{path} {word}" for path, word in moved[:_NAMED]]
     more = [f"{len(moved) - _NAMED} more files changed"] if len(moved) > _NAMED else []
@@ -532,7 +532,7 @@ def _decisions(known: BriefingInput) -> Section:
 
 
 def _rejected(known: BriefingInput) -> Section:
-    """Build the section on rejected options; those of older decisions never age out."""
+    """Build the section on rejected options, also of decisions that are too old to be shown."""
     found = []
     for row in known.newest("decision", Decision, _MOST):
         if row.rejected:
@@ -545,7 +545,7 @@ def _rejected(known: BriefingInput) -> Section:
 
 
 def _checkpoints(known: BriefingInput) -> Section:
-    # `pending` counts only after a failed attempt, while another one is under way.
+    # A pending checkpoint is listed only if an attempt failed and another one is under way.
     total = sum(known.state.count(f"checkpoint.{word}") for word in ("failed", "pending"))
     rows = known.newest("checkpoint", Checkpoint) if total else []
     failed = [point for point in rows if point.verdict in ("failed", "pending")]
@@ -660,7 +660,7 @@ def _files(known: BriefingInput) -> Section:
 
 
 def _recent(known: BriefingInput, in_journal: list[Line], in_state: list[Line]) -> list[Entry]:
-    """Return the lines read from the journal and others that the state has, the newest first."""
+    """Return the lines of the journal and of the state, each once, the newest first."""
     read = {line.event for line in in_journal}
     lines = [*in_journal, *(line for line in in_state if line.event not in read)]
     return [_quote_line(known, line) for line in reversed(lines)]
@@ -763,7 +763,7 @@ def _timing(known: BriefingInput) -> Section:
 
 
 def _pace(known: BriefingInput) -> str:
-    """Return the timing of phases: the current one, the average, what is left."""
+    """Return the times of the current phase, of phases on average, and of those left."""
     core = known.core
     here = Progress(plan(known.state), known.around.now, status=core.status)
     timing, unit = here.timing, core.plan_unit
@@ -776,7 +776,7 @@ def _pace(known: BriefingInput) -> str:
 
 
 def evidence_text(value: object) -> str:
-    """Return a value of evidence as it was typed."""
+    """Return a value of evidence as the user typed it."""
     if isinstance(value, bool) or value is None:
         return {True: "true", False: "false", None: "null"}[value]
     return str(value)

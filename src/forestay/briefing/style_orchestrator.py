@@ -34,7 +34,7 @@ _VALUE = (
 
 
 class _List(Struct):
-    """A heading with lines, and how many there are in total."""
+    """A heading with lines, and the total number of lines, also those that were not loaded."""
 
     heading: str
     lines: list[str]
@@ -42,7 +42,7 @@ class _List(Struct):
 
 
 def render_orchestrator(known: BriefingInput) -> str:
-    """Return the display of S4, within the budget."""
+    """Return the resume display of specification S4, within the budget."""
     lists, end = _lists(known), _end(known)
     left = known.budget - ONCE - cost(_head(known, "")) - cost(end)
     # Urgent lines must fit next to the goal.
@@ -157,7 +157,7 @@ def _context(known: BriefingInput) -> _List:
 
 
 def warnings(known: BriefingInput) -> list[str]:
-    """Return what every display must show: outcomes unknown or disputed, damage."""
+    """Return lines that every display must show: unknown or disputed outcomes, and damage."""
     found = [f"Unknown outcome: agent {shorten_to_cost(a.id, 20)} died" for a in known.dead]
     rows = known.open_rows("dispute", Dispute)
     for row in rows:
@@ -184,7 +184,7 @@ def _fit(lists: Sequence[_List], room: int) -> str:
             left -= _frame(each)
     counts = {each.heading: 0 for each in fitting}
     for most, parts in ((1, 1), (_ALL, len(fitting)), (_ALL, 1)):
-        # First one line for each, then a fair share for each, then the rest by value.
+        # First one line of each list, then an equal share for each, then the most valuable lists.
         for i, each in enumerate(fitting):
             room = left // max(1, parts - i)
             counts[each.heading], rest = _add_lines(each, counts[each.heading], room, most)

@@ -36,7 +36,7 @@ _Line = tuple[int, str]
 
 
 def render_praxis(known: BriefingInput) -> str:
-    """Return the display of S1, within the budget."""
+    """Return the resume display of specification S1, within the budget."""
     here = _progress(known)
     parts = [
         list(_head(known)),
@@ -135,7 +135,7 @@ def _status(known: BriefingInput, here: Progress | None) -> Iterator[_Line]:
 
 
 def _urgent(known: BriefingInput) -> Iterator[_Line]:
-    """Yield what must not be missed, as much as the budget allows, and how many more there are."""
+    """Yield urgent lines, as many as the budget allows, and how many more there are."""
     lines = warnings(known)
     shown = lines[: max(1, known.budget // 100)]
     for line in shown:
@@ -183,7 +183,7 @@ def _fit(parts: list[list[_Line]], budget: int) -> str:
 
 
 def _drop(parts: list[list[_Line]], worst: int, over: int) -> None:
-    """Remove lines of the lowest value until enough is saved; phases from the top."""
+    """Remove lines of the value `worst` until `over` tokens are saved; the oldest phases first."""
     for part in parts if worst == _LEAST else reversed(parts):
         while over > 0 and (at := _find_line(part, worst)) is not None:
             over -= cost(part.pop(at)[1] + "\n")

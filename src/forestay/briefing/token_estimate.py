@@ -16,8 +16,8 @@ the rule of thumb as its floor and adds up what the text consists of:
 
 The tests compare it with four vocabularies of three vendors, on prose, code, tables, hashes, CJK,
 emoji and on hostile text. Not covered: vocabularies of fifty thousand entries and less, common
-before 2023, need more tokens outside ASCII; and letters chosen with the table in hand can cost half
-as much again as estimated.
+before 2023, need more tokens outside ASCII; and letters chosen with knowledge of `_CUTS` can
+cost half as much again as estimated.
 """
 
 from __future__ import annotations
@@ -104,7 +104,7 @@ def cost(text: str) -> int:
     plain = len(text) - len(others)
     signs = plain - sum(map(len, words)) - len(_CARRIED_SPACE.findall(text))
     eighths = sum(map(_word, words)) + 8 * (signs + sum(map(_other, others)))
-    # Letters right after a digit are no word: add what they cost more.
+    # Letters right after a digit are not a word: add the difference in cost.
     eighths += sum(max(0, 6 * len(w) - _word(w)) for w in _AFTER_DIGIT.findall(text))
     thirds = plain + 3 * sum(3 if char > "\uffff" else 1 for char in others)
     return max(-(-eighths // 8), -(-thirds // 3))

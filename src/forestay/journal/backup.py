@@ -4,9 +4,9 @@ A *generation* is one full pack and the packs of what was new since, its *parts*
 one. A pack is named `GENERATION-PART-TIME.fspack`, so that names sort in the order of writing even
 if the clock was wrong. `state.json` next to them remembers how far each session was saved, as the
 arrival number and hash of its last event; if it is lost or unreadable, the next backup is a full
-one. It also counts what was *lacking*: events and content that were missing when their session was
-saved. A session that lacks less than that is saved again as a whole. The modification time of
-`state.json` is the time of the last run, so one stat shows whether a backup is due.
+one. It also counts what each session was *lacking*: events and content that were missing when the
+session was saved. If a session lacks less now, it is saved again as a whole. The modification time
+of `state.json` is the time of the last run, so one stat shows whether a backup is due.
 
 Old generations stay as long as a saved session is missing from the store or cut short.
 """
@@ -52,7 +52,7 @@ _ALL = 1 << 62
 
 
 class Export(NamedTuple):
-    """The bytes of a pack in chunks, and what is not in it."""
+    """The bytes of a pack in chunks, and the content that the pack lacks."""
 
     chunks: Iterator[bytes]
     left_out: list[str]
@@ -69,8 +69,8 @@ def export(
 ) -> Export:
     """Return one pack with all chains and content of a session.
 
-    Raises `Damaged` if anything is missing or changed; with `partial`, missing content is left out
-    and reported instead.
+    Raise `Damaged` if an event or content is missing or changed; with `partial`, missing content is
+    left out of the pack and reported instead.
     """
     with journal.store.view(session) as view:
         events, id = list(map(as_sealed, view.events())), view.session
@@ -98,7 +98,7 @@ def export(
 
 
 def _lacking(store: Store, events: Iterable[Sealed]) -> dict[str, str]:
-    """Return the content that events name and that is missing or damaged, with the reason."""
+    """Return digest → reason for the content of these events that is missing or damaged."""
     found: dict[str, str] = {}
     for sealed in events:
         for digest in blob_names(sealed):
@@ -113,7 +113,7 @@ def _lacking(store: Store, events: Iterable[Sealed]) -> dict[str, str]:
 def write_pack(path: str, chunks: Iterable[bytes], *, overwrite: bool = False) -> None:
     """Write a pack durably, without holding it in memory.
 
-    Without `overwrite` the name must not exist: `InvalidInput` otherwise.
+    Without `overwrite`, raise `InvalidInput` if a file with this name exists.
     """
     if overwrite:
         files.replace(path, chunks)
@@ -122,7 +122,7 @@ def write_pack(path: str, chunks: Iterable[bytes], *, overwrite: bool = False) -
 
 
 def why_not_packable(sealed: Sealed, session: str) -> str:
-    """Return why an event, checked alone, cannot go into a pack; empty if it can."""
+    """Return why a pack cannot contain this event, by the event alone; "" if it can."""
     try:
         header = ev.parse_header(sealed.header)
         clean_id(header.device, "device id")
@@ -148,14 +148,14 @@ def _blobs(store: Store, session: str, digests: Iterable[str]) -> Iterator[Blob]
 
 
 class LeftOut(NamedTuple):
-    """A session of which something could not be read, and why."""
+    """A session that was not saved completely, and the reason."""
 
     session: str
     why: str
 
 
 class BackupResult(NamedTuple):
-    """A backup that was written. `left_out` lists what could not be read."""
+    """A backup that was written. `left_out` lists the sessions that it has only in part."""
 
     path: str
     full: bool
@@ -165,7 +165,7 @@ class BackupResult(NamedTuple):
 
 
 class _State(Struct, frozen=True):
-    """What the backup folder remembers between two backups."""
+    """The content of `state.json`: what one backup remembers for the next one."""
 
     generation: ev.Moment
     parts: ev.Moment
@@ -181,8 +181,9 @@ _decode_state = msgspec.json.Decoder(_State).decode
 def save(store: Store, folder: str, *, clock: Clock, keep: int | None = None) -> BackupResult:
     """Write a full pack of every session, durable when this returns.
 
-    With `keep` it begins a new generation in a private folder of ours, and only that many
-    generations stay. Without it the folder is the user's: nothing is remembered or removed.
+    With `keep` the folder is Forestay's own: the pack begins a new generation, and only the newest
+    `keep` generations stay. Without `keep` the folder is the user's: the pack is all that is
+    written to it, and nothing is removed.
     """
     if keep is not None or not os.path.isdir(folder):
         files.make_private_dir(folder)
@@ -191,10 +192,10 @@ def save(store: Store, folder: str, *, clock: Clock, keep: int | None = None) ->
 
 
 def backup_if_due(store: Store, folder: str, *, clock: Clock, keep: int) -> BackupResult | None:
-    """Save what is new since the last backup; the caller determined that one is due.
+    """Save what is new since the last backup; call this only when a backup is due.
 
-    Returns None if nothing is new or another process is doing it. After a failure the next one is
-    due a whole period later, so that a full disk does not slow every command.
+    Return None if nothing is new or another process is making the backup. After a failure the next
+    backup is due a whole period later, so that a full disk does not slow every command.
     """
     before = _last_run(folder)
     files.make_private_dir(folder)
@@ -224,7 +225,7 @@ def is_behind(store: Store, folder: str) -> bool:
 
 
 def list_generations(folder: str) -> list[list[str]]:
-    """Return the packs of each generation that has its full pack, oldest first."""
+    """Return the packs of each generation, oldest first; skip one without its full pack."""
     found: dict[int, dict[int, str]] = {}
     for name, generation, part in _packs(folder):
         found.setdefault(generation, {})[part] = os.path.join(folder, name)
@@ -236,7 +237,7 @@ def list_generations(folder: str) -> list[list[str]]:
 
 
 def newest_packs(path: str) -> list[str]:
-    """Return the packs of the newest generation in a folder; a file stands for itself."""
+    """Return the packs of the newest generation in a folder; for a file, only that file."""
     if not os.path.isdir(path):
         return [path]
     found = list_generations(path)
@@ -248,7 +249,7 @@ def newest_packs(path: str) -> list[str]:
 
 
 def list_packs(folder: str) -> list[str]:
-    """Return every pack of these generations, in order."""
+    """Return the packs of all generations in a folder, oldest first."""
     return [path for parts in list_generations(folder) for path in parts]
 
 
@@ -260,7 +261,7 @@ def saved_items(folder: str, session: str) -> Iterator[Item]:
                 if item.session.lower() == session.lower():
                     yield item
         except ForestayError:
-            continue  # the reason does not help the caller
+            continue  # a damaged pack: the caller can use only what is readable
 
 
 def salvage(store: Store, sessions: Iterable[str], path: str, *, clock: Clock) -> BackupResult:
@@ -275,11 +276,11 @@ def _packs(folder: str) -> list[tuple[str, int, int]]:
 
 def _save_new(store: Store, folder: str, clock: Clock, *, keep: int) -> BackupResult | None:
     state = _recall(folder)
-    there = last_seqs(store)
+    last = last_seqs(store)
     if state is None or _is_over(state, folder, clock.now()):
-        return _full(store, folder, clock, keep=keep) if there else None
-    after = _news(store, state, there)
-    state = replace(state, missing=_missing(store, state, there))
+        return _full(store, folder, clock, keep=keep) if last else None
+    after = _news(store, state, last)
+    state = replace(state, missing=_missing(store, state, last))
     if not after:
         _remember(folder, state, clock.now())
         return None
@@ -294,12 +295,12 @@ def _save_new(store: Store, folder: str, clock: Clock, *, keep: int) -> BackupRe
 
 def _full(store: Store, folder: str, clock: Clock, *, keep: int | None) -> BackupResult:
     old = _recall(folder)
-    there = last_seqs(store)
+    last = last_seqs(store)
     generation = max((number for _, number, _ in _packs(folder)), default=0) + 1
     path = _path(folder, generation, 0, clock)
-    gathering = _write_gathered(store, path, dict.fromkeys(there, 0), clock)
+    gathering = _write_gathered(store, path, dict.fromkeys(last, 0), clock)
     if keep is not None:
-        missing = _missing(store, old, there) if old else {}
+        missing = _missing(store, old, last) if old else {}
         lacking = gathering.lacking({})
         state = _State(generation, 0, clock.now(), gathering.marks, missing, lacking)
         _remember(folder, state, clock.now())
@@ -314,49 +315,52 @@ def _path(folder: str, generation: int, part: int, clock: Clock) -> str:
 
 
 def _is_over(state: _State, folder: str, now: int) -> bool:
-    """Return whether a new generation must begin: this one is old, long, or incomplete."""
-    there = [part for _, number, part in _packs(folder) if number == state.generation]
-    whole = there == list(range(state.parts + 1))
+    """Return whether the current generation is too old, too long, or lacks one of its packs."""
+    parts = [part for _, number, part in _packs(folder) if number == state.generation]
+    whole = parts == list(range(state.parts + 1))
     return not whole or state.parts >= _MAX_PARTS or not 0 <= now - state.began < _WEEK
 
 
 def _rotate(folder: str, keep: int) -> None:
     packs = _packs(folder)
     staying = sorted({generation for _, generation, part in packs if part == 0})[-keep:]
-    # Remove the last part first: what a crash leaves can still be restored.
+    # Remove the last part of a generation first: the parts before it can be restored without it.
     for name, generation, _ in reversed(packs):
         if generation not in staying:
-            files.remove(os.path.join(folder, name))  # one pack too many does no harm
+            files.remove(os.path.join(folder, name))  # if this fails, an old pack stays
 
 
 # -- what is new -------------------------------------------------------------------------------
 
 
 def catalogue_lines(store: Store) -> list[dict[str, object]]:
-    """Return every line of the catalogue, those of forgotten sessions last."""
+    """Return the catalogue entries of all sessions, those of forgotten sessions last."""
     return [*store.catalogue(), *store.catalogue(where={"forgotten": 1})]
 
 
 def last_seqs(store: Store) -> dict[str, int]:
-    """Return every session with its last arrival number, forgotten ones included."""
+    """Return session id → last arrival number, for all sessions, also forgotten ones."""
     return dict(sorted((str(row["id"]), int(str(row["seq"]))) for row in catalogue_lines(store)))
 
 
-def _news(store: Store, state: _State, there: dict[str, int]) -> dict[str, int]:
-    """Return the sessions with unsaved events, and the number after which these begin."""
+def _news(store: Store, state: _State, last: dict[str, int]) -> dict[str, int]:
+    """Return session id → arrival number after which its events are not saved yet.
+
+    `last` is session id → last arrival number in the store.
+    """
     found: dict[str, int] = {}
-    for id, seq in there.items():
+    for id, seq in last.items():
         mark = state.saved.get(id, (0, ""))
         if seq != mark[0]:
             found[id] = mark[0] if mark[0] <= seq and _holds(store, id, mark, at=mark[0]) else 0
     for id, lacking in state.lacking.items():
-        if id in there and _count_lacking(store, id) < lacking:
-            found[id] = 0  # what was missing has arrived
+        if id in last and _count_lacking(store, id) < lacking:
+            found[id] = 0  # something that was missing has arrived: save the whole session
     return found
 
 
 def _count_lacking(store: Store, session: str) -> int:
-    """Return how many events of the session, and how much of their content, are missing."""
+    """Return how many events lack their data, plus how many blobs are missing or damaged."""
     try:
         with store.view(session) as view:
             events = [as_sealed(stored) for stored in view.events()]
@@ -365,16 +369,16 @@ def _count_lacking(store: Store, session: str) -> int:
     return sum(sealed.data is None for sealed in events) + len(_lacking(store, events))
 
 
-def _missing(store: Store, state: _State, there: dict[str, int]) -> dict[str, Mark]:
-    """Return what was saved once and is no longer in the store."""
-    cut = {id: m for id, m in state.saved.items() if there.get(id, 0) < m[0]}
+def _missing(store: Store, state: _State, last: dict[str, int]) -> dict[str, Mark]:
+    """Return session id → last saved event, where that event is no longer in the store."""
+    cut = {id: m for id, m in state.saved.items() if last.get(id, 0) < m[0]}
     return {
         id: mark for id, mark in {**state.missing, **cut}.items() if not _holds(store, id, mark)
     }
 
 
 def _holds(store: Store, session: str, mark: Mark, *, at: int | None = None) -> bool:
-    """Return whether the saved event is still there, at any number or at this one."""
+    """Return whether the session has the event `mark`; with `at`, under this arrival number."""
     if at == 0:
         return True
     try:
@@ -396,14 +400,17 @@ def _write_gathered(store: Store, path: str, after: dict[str, int], clock: Clock
             write_pack(path, chunks)
             break
         except Busy:
-            # A session was forgotten in the meantime: the pack must be measured again.
+            # A session was forgotten meanwhile, so the manifest is wrong: write the pack again.
             if not tries_left:
                 raise
     return gathering
 
 
 class _Gathering:
-    """The items of one backup. The first pass decides how far each session goes."""
+    """The items of one backup.
+
+    They are read twice. The first pass fixes the last event of each session that is saved.
+    """
 
     def __init__(self, store: Store, after: dict[str, int]) -> None:
         self._store = store
@@ -414,7 +421,10 @@ class _Gathering:
         self._lacking: dict[str, int] = {}
 
     def lacking(self, before: dict[str, int]) -> dict[str, int]:
-        """Return how much each session lacks; `before` counts what was saved earlier."""
+        """Return session id → how many events and blobs it lacks.
+
+        `before` are the counts of the earlier parts of this generation.
+        """
         found = dict(before)
         for id, after in self._after.items():
             found[id] = (found.get(id, 0) if after else 0) + self._lacking.get(id, 0)
@@ -432,7 +442,7 @@ class _Gathering:
         return BackupResult(path, full, len(self._events), events, left_out)
 
     def _read(self, session: str, after: int) -> list[Sealed]:
-        """Return the intact events of a session; the second pass ignores newer ones."""
+        """Return the intact events of a session; the second pass ignores those added since."""
         until = self.marks[session][0] if session in self.marks else _ALL
         try:
             clean_id(session, "session id")
@@ -445,7 +455,7 @@ class _Gathering:
         if trouble:
             self.left_out[session] = trouble
         if found:
-            # The last event read, intact or not: damaged ones must not count as new every time.
+            # The last event read, intact or not: a damaged event must not count as new every time.
             self.marks[session] = (found[-1].seq, as_sealed(found[-1]).hash)
         self._events[session] = len(good)
         return good
@@ -463,7 +473,7 @@ class _Gathering:
 
 
 def select_credible(session: str, found: Iterable[Stored]) -> tuple[list[Sealed], str]:
-    """Return the events that can be as written, and what is wrong with the first other one."""
+    """Return the events that show no sign of a change, and what is wrong with the first other."""
     events = [(stored.seq, as_sealed(stored)) for stored in found]
     wrong = {seq: why for seq, sealed in events if (why := why_not_packable(sealed, session))}
     altered = _altered([sealed for seq, sealed in events if seq not in wrong])
@@ -473,10 +483,10 @@ def select_credible(session: str, found: Iterable[Stored]) -> tuple[list[Sealed]
 
 
 def _altered(events: Sequence[Sealed]) -> set[str]:
-    """Return the hashes of events whose header was changed, as far as the others show.
+    """Return the hashes of events whose header was changed, as far as other events show it.
 
-    Such an event alone looks intact and would return as a fork of its chain next to the true
-    one: no event names it, and its successor names an event that does not exist.
+    Such an event looks intact alone, but no event names its hash, and its successor names an event
+    that does not exist. Restored, it would become a fork of its chain next to the true event.
     """
     headers = {sealed.hash: ev.parse_header(sealed.header) for sealed in events}
     named = {header.prev for header in headers.values()}
@@ -523,7 +533,7 @@ def _read_direction(
 
 
 def _recall(folder: str) -> _State | None:
-    """Return the remembered state; None if it is lost or invalid, which costs a full backup."""
+    """Return the content of `state.json`; None, for a full backup, if it is lost or invalid."""
     try:
         path = os.path.join(folder, files.BACKUP_STATE)
         return _decode_state(files.read_optional(path, _STATE_LIMIT, private=True) or b"")
@@ -554,7 +564,7 @@ def _set_last_run(folder: str, ms: int) -> None:
 
 
 class PurgeResult(NamedTuple):
-    """The packs that were rewritten, and the unreadable ones, which may hold anything."""
+    """The packs that were rewritten, and unreadable packs, which may still hold the content."""
 
     rewritten: list[str]
     unreadable: list[str]
@@ -563,11 +573,11 @@ class PurgeResult(NamedTuple):
 def purge(
     folder: str, session: str, hashes: Container[str] | None = None, *, clock: Clock | None = None
 ) -> PurgeResult:
-    """Rewrite every pack in the folder that holds the session without its content, durably.
+    """Remove the content of a session from every pack in the folder, durably.
 
-    Headers stay, so that chains verify; content, salts and blobs of the session are removed, or
-    only of the events with these hashes. Leftover temporaries are removed too, because one of them
-    may be a pack that was being written.
+    Headers stay, so that chains verify; content, salts and blobs are removed: of all events of the
+    session, or only of those with these hashes. Leftover temporary files are removed too, because
+    one of them may be a pack that was being written.
     """
     done = PurgeResult([], [])
     if not os.path.isdir(folder):
@@ -579,14 +589,17 @@ def purge(
             if path.endswith(files.PACK):
                 purge_pack(path, session, hashes, done)
             elif path.endswith(files.TEMPORARY):
-                # Emptied durably before it is removed, so that its content cannot come back.
+                # Empty the file durably first, so that a power cut cannot restore its content.
                 files.replace(path, b"")
                 files.remove(path)
     return done
 
 
 def purge_pack(path: str, session: str, hashes: Container[str] | None, done: PurgeResult) -> None:
-    """Rewrite one pack without that content, if it holds any."""
+    """Rewrite one pack without the content of a session, if it holds any; add it to `done`.
+
+    With `hashes`, only these events lose their content.
+    """
     met: list[Sealed] = []
 
     def gone(id: str, sealed: Sealed) -> bool:

@@ -1,9 +1,9 @@
-"""What the engine works with: one home, seen from one folder, on behalf of one actor.
+"""The context of every call: one home, used from one folder, on behalf of one actor.
 
-A `Context` opens the store, the journal and the workspace when they are first used, because
-start-up is paid at every call. Its *followers* act around every append: they absorb file edits,
-register this process, write files, make a backup, sync. The façade lists them in one place; the
-modules below it neither know the façade nor each other's followers.
+A `Context` opens the store, the journal and the workspace only when they are first used, because
+every command pays for its start-up. Its *followers* act around every append: they absorb file
+edits, register this process, write files, make a backup, sync. The façade lists them in one place;
+the modules below it know neither the façade nor each other's followers.
 """
 
 from __future__ import annotations
@@ -34,7 +34,8 @@ if TYPE_CHECKING:
 class Follower:
     """Something that happens around every append; each method does nothing unless overridden.
 
-    What fails after an append must not look like a failed append: use `Context.best_effort`.
+    A failure after an append must not look like a failed append: run such work with
+    `Context.best_effort`.
     """
 
     def before_append(self, session_id: str, bodies: Sequence[Body], actor: str) -> None:
@@ -44,28 +45,32 @@ class Follower:
         """Act on events that are durable now."""
 
     def run_due_jobs(self, kinds: Sequence[str] = ()) -> None:
-        """Do what is due from time to time; `kinds` are those of the events just recorded."""
+        """Run periodic jobs that are due; `kinds` are the kinds of the events just recorded."""
 
     def before_erasure(self, session_id: str) -> Callable[[], Sequence[str]]:
         """Prepare for erasures that arrive from another device.
 
-        Return what to do after they are merged; it returns files that may still hold something.
+        Return a function to call after they are merged; it returns the files that may still hold
+        erased content.
         """
         return lambda: ()
 
     def resume_erasure(self, session_id: str) -> Sequence[str]:
-        """Do what a process left to do after an erasure when it died; see `before_erasure`."""
+        """Finish the work after an erasure that a dead process did not finish.
+
+        Return the files that may still hold erased content; see `before_erasure`.
+        """
         return ()
 
     def finish(self) -> None:
         """Do delayed work now: the process is about to end, or another one needs the result."""
 
     def close(self) -> None:
-        """Finish, and release everything. The context opens new followers when it is used again."""
+        """Finish delayed work, and release all resources; a later use creates new followers."""
 
 
 class Context:
-    """A home, seen from a folder, on behalf of an actor."""
+    """A home, used from a folder, on behalf of an actor."""
 
     def __init__(
         self,
@@ -79,9 +84,10 @@ class Context:
         is_helper: bool = False,
         followers: MakeFollowers = lambda _: (),
     ) -> None:
-        """`one_shot` is a process that ends at once; a helper works for the one that started it.
+        """Set up a context; open nothing yet.
 
-        `followers` is called once, when the followers are first needed.
+        `one_shot` is given by a process that ends after one call, `is_helper` by one that works
+        for the process that started it. `followers` is called once, when they are first needed.
         """
         self.settings = settings
         self.clock = clock or Clock()
@@ -91,11 +97,11 @@ class Context:
         self.one_shot = one_shot
         self.is_helper = is_helper or one_shot
         self.ask_passphrase: Callable[[], str] | None = None
-        """Called for the passphrase of this device's key, once in a process, if it has one."""
+        """Called at most once in a process, if this device's key has a passphrase, to get it."""
         self.is_unattended = False
-        """Whether no user sees the output, so that a notice shown once is still due."""
+        """Whether no user sees the output: then a notice that is shown once counts as not shown."""
         self.is_shared = False
-        """Whether another context owns the store, and closes it."""
+        """Whether the store belongs to another context, which closes it."""
         self._make_followers = followers
         self._followers: Sequence[Follower] | None = None
         self._store: Store | None = None
@@ -110,7 +116,10 @@ class Context:
         return self._store
 
     def open_store(self, url: str, *, sealed: bool = False) -> Store:
-        """Open a store of this home; the caller closes it. `sealed` allows one that was moved."""
+        """Open a store of this home; the caller closes it.
+
+        `sealed` allows a store whose sessions were moved to another store.
+        """
         from forestay.base.process import machine_id  # start-up
 
         return open_store(
@@ -146,7 +155,7 @@ class Context:
 
     @property
     def folder(self) -> str:
-        """The folder that the home is seen from; the tree is around it."""
+        """The folder from which the home is used; the working tree contains it."""
         return os.path.abspath(self.cwd or os.getcwd())
 
     def checkout(self) -> tuple[str, str]:
@@ -160,8 +169,10 @@ class Context:
         return self.redactor.text(terminal(branch or ""))[0], commit or ""
 
     def seen_from(self, folder: str, actor: str) -> Context:
-        """Return the same home seen from another folder, for another actor; it shares the store
-        and is closed with this one."""
+        """Return a context of the same home, used from another folder, for another actor.
+
+        It shares the store with this context and is closed with it.
+        """
         other = Context(
             self.settings,
             cwd=folder,
@@ -183,34 +194,36 @@ class Context:
         return self._followers
 
     def follower(self, kind: type[F]) -> F:
-        """Return the follower of a kind; every context that the façade makes has one of each."""
+        """Return the follower of this class; every context that the façade makes has one."""
         return next(one for one in self.followers if isinstance(one, kind))
 
     def run_due_jobs(self, *kinds: str) -> None:
-        """Do what is due after events of these kinds were recorded, such as a backup."""
+        """Run jobs that are due, such as a backup, after events of these kinds were recorded."""
         for follower in self.followers:
             follower.run_due_jobs(kinds)
 
     def finish(self) -> None:
-        """Do what the followers put off, such as writing files; a process that ends needs no more
-        than this."""
+        """Do the work that followers delayed, such as writing files.
+
+        A process that is about to end need not call `close` after this.
+        """
         for follower in self._followers or ():
             follower.finish()
 
     def best_effort(self, act: Callable[[], object]) -> None:
-        """Do something after an event is durable: a failure is reported, not raised."""
+        """Call `act`, after an event is durable; report a failure instead of raising it."""
         try:
             act()
         except ForestayError as error:
             self.notify(f"the event was recorded, but a later step failed: {error}")
 
     def notify(self, line: str) -> None:
-        """Report something to the caller that is no error of its call."""
+        """Report a line to the caller that is not an error of the call."""
         if self.on_notice is not None:
             self.on_notice(line)
 
     def close(self) -> None:
-        """Close the followers and the store. Can be called twice; using it again reopens them."""
+        """Close the followers and the store; a later use of the context opens them again."""
         for follower in self._followers or ():
             follower.close()
         if self._store is not None:

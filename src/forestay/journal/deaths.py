@@ -9,7 +9,10 @@ from forestay.store.machine.holders import Holder, describe_work, interrupted_wo
 
 
 def event_of_deaths(died: Sequence[Holder], status: str) -> Body | None:
-    """Return what to record: an interruption, or a pause if none of them had anything to do."""
+    """Return the event to record for holders that died; None if there is nothing to record.
+
+    It is an interruption, or a pause if none of them was working on anything.
+    """
     if broken := interrupted_work(died):
         agents = sorted({holder.agent for holder in broken if holder.agent})
         return SessionInterrupted(doing=describe_work(broken), agents=agents)

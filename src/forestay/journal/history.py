@@ -1,7 +1,7 @@
 """History: the log, the state at an earlier point, differences, and what can be undone.
 
 A *point* is an arrival number (`12`), an event (its id, whole or shortened, or `device:n`), or a
-time. The state at a point is the fold of what had arrived by then.
+time. The state at a point is computed from the events that had arrived by then.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ def log(
 ) -> Iterator[LogLine]:
     """Yield events as the log shows them; with `full`, long text is read from its blob.
 
-    `whose` returns the name of a device and its owner.
+    `whose` gets a device id and returns the name of the device and its owner.
     """
     gone, several = _retracted(journal, view), len(journal.state(view).core.chains) > 1
     events = journal.events(view, after=after, limit=limit, newest=limit >= 0)
@@ -113,7 +113,7 @@ def log(
 def _tombstones(journal: Journal, view: View) -> tuple[dict[str, Event], dict[str, int]]:
     """Return name → tombstone of each forgotten event, and hash → number of every event.
 
-    The journal is read only if an event is erased.
+    The events are read only if one of them is erased; otherwise both are empty.
     """
     stones: dict[str, Event] = {}
     numbers: dict[str, int] = {}
@@ -162,7 +162,7 @@ def recent_lines(journal: Journal, view: View, most: int) -> tuple[list[Line], l
 
 
 def _text_of(body: Body) -> str:
-    """Return a note or a command; empty for notes that a briefing shows elsewhere."""
+    """Return the text of a note or a command; "" for notes that a briefing shows elsewhere."""
     if isinstance(body, NoteAdded):
         return "" if body.for_next else body.text
     return command_text(body, _COMMAND) if isinstance(body, CommandRan) else ""
@@ -226,7 +226,10 @@ def state_to_json(state: State) -> dict[str, Any]:
 
 
 def find_event(events: Sequence[Event], text: str) -> Event:
-    """Return the event that a user's text names."""
+    """Return the event that a text of the user names: by number, id, or `device:n`.
+
+    Raise `InvalidInput` if the text names no event, or several.
+    """
     name = text.removeprefix("#")
     if name.isascii() and name.isdigit():
         found = [e for e in events if e.seq == int(name)]
@@ -240,7 +243,10 @@ def find_event(events: Sequence[Event], text: str) -> Event:
 
 
 def undo_targets(events: Sequence[Event], text: str) -> list[Event]:
-    """Return the events to withdraw: the named one (default: the last possible) and its batch."""
+    """Return the events that an undo withdraws: one event and those recorded together with it.
+
+    `text` names the event; if it is empty, the last event that can be undone is chosen.
+    """
     gone = merge.retracted(merge.in_order(events))
     last = find_event(events, text) if text else _last_done(events, gone)
     if last.id in gone:
@@ -267,14 +273,14 @@ def _last_done(events: Sequence[Event], gone: Collection[str]) -> Event:
     done = (e for e in reversed(events) if e.kind not in _NOT_UNDONE and e.id not in gone)
     last = next((e for e in done if not isinstance(e.body, Erased)), None)
     if last is not None and last.kind in erasure.KINDS:
-        return last  # it cannot be undone, and older events must not be undone instead
+        return last  # the caller refuses it; an older event must not be undone instead
     if last is None or any(event.kind in KEPT for event in _together(events, last)):
         raise Refused("there is nothing to undo", hint="forestay log")
     return last
 
 
 def _together(events: Sequence[Event], last: Event) -> list[Event]:
-    """Return the events recorded in one call together with its last event; see `journal`."""
+    """Return the events that one call recorded; `last` is the last of them (see `journal`)."""
     device, part = last.head.device, f"{last.id}-"
     return [
         event
@@ -284,7 +290,7 @@ def _together(events: Sequence[Event], last: Event) -> list[Event]:
 
 
 def events_until(events: Sequence[Event], point: str, now: int, naive: str) -> Sequence[Event]:
-    """Return what had arrived by a point; an empty point stands for now."""
+    """Return the events that had arrived by a point; an empty point means now."""
     if not point:
         return events
     try:
@@ -306,13 +312,16 @@ def events_until(events: Sequence[Event], point: str, now: int, naive: str) -> S
 
 
 def diff_states(a: Sequence[Event], b: Sequence[Event]) -> list[Change]:
-    """Return the differences between two points: core first, then rows, notes and commands."""
+    """Return the differences between the states after the events `a` and after the events `b`.
+
+    Differences of the core come first, then those of rows, notes and commands.
+    """
     before, after = ({**_flat(fold(events)), **_lines(events)} for events in (a, b))
     names = [*before, *(name for name in after if name not in before)]
     return [
         Change(name, before.get(name), after.get(name))
         for name in names
-        # A new or removed row need not list its empty fields.
+        # Of a new or removed row, empty fields are not listed.
         if before.get(name) != after.get(name)
         and (before.get(name) or after.get(name) or (name in before and name in after))
     ]
@@ -341,5 +350,5 @@ def _lines(events: Sequence[Event]) -> dict[str, Any]:
 
 
 def _fields(value: Struct) -> dict[str, Any]:
-    """Return every field, also those that JSON omits while they have their default."""
+    """Return field name → value for all fields, also those that JSON omits as defaults."""
     return {n: msgspec.to_builtins(getattr(value, n)) for n in value.__struct_fields__}

@@ -56,7 +56,7 @@ _PREVIEW = 1000
 
 
 class Recorded(Struct, frozen=True):
-    """What an append acknowledged. `repeated`: the key had been used, so nothing was added."""
+    """The result of an append. If `repeated`, the key was used before, and nothing was added."""
 
     events: list[Event]
     state: State
@@ -66,8 +66,8 @@ class Recorded(Struct, frozen=True):
 class ExternalEvents(Struct, frozen=True):
     """Events that happened together and were reported by another program; recorded only once.
 
-    `key` identifies their source; a key that was recorded before is not recorded again. `made`
-    builds the moves from the state they are recorded in, if they depend on it.
+    `key` identifies their source; events under a key that was recorded before are skipped. `made`
+    makes the events from the state in which they are recorded, if they depend on it.
     """
 
     key: str
@@ -80,12 +80,12 @@ class ExternalEvents(Struct, frozen=True):
 class AppendOptions(Struct, frozen=True):
     """The options of an append, besides its events.
 
-    `at` is when they happened, all of them or each. `foreign` events were made by another program,
-    in a file: they are recorded unchanged. With `tree` the session becomes the current one of that
-    tree. `file_work` describes what has to be done to files because of them. `make` makes the
-    events from the state that they are recorded in, so that nothing comes between; it is not called
-    for a repeated key. `check` is called under the writer lock, where no other session can change;
-    if it raises, nothing is recorded.
+    `at` is the time of all events, or of each. `foreign` events were made by another program, in a
+    file: they are recorded unchanged. With `tree` the session becomes the current one of that
+    tree. `file_work` describes the changes of files that the events require. `make` makes the
+    events from the state in which they are recorded, so that no other event can come between; it is
+    not called for a repeated key. `check` is called under the writer lock, where no other session
+    can change; if it raises, nothing is recorded.
     """
 
     at: int | Sequence[int | None] | None = None
@@ -104,7 +104,7 @@ class Journal:
         self.store = store
         self._clock = clock
         self.redactor = redactor
-        # session → (core as stored, state): saves a long-lived process from decoding it again.
+        # session → (core as stored, state), so that a long-lived process need not decode it again.
         self._cache: dict[str, tuple[bytes, State]] = {}
         self._actors: dict[str, str] = {}
 
@@ -120,10 +120,11 @@ class Journal:
         blobs: Sequence[tuple[str, bytes]] = (),
         options: AppendOptions | None = None,
     ) -> Recorded:
-        """Decide and record moves together, all of them or none; durable when it returns.
+        """Check moves by the rules and record them, all or none; durable when this returns.
 
-        With a `key`, doing it again returns what the first time recorded: the last event. With
-        `create` the session need not exist. `blobs` (SHA-256, bytes) are content that they name.
+        A second call with the same `key` records nothing and returns the last event that the first
+        call recorded. With `create` the session need not exist. `blobs` (SHA-256, bytes) are
+        content that the moves name.
         """
         options = options or _DEFAULTS
         foreign, make = options.foreign, options.make
@@ -162,11 +163,11 @@ class Journal:
         spot: TreeRecord | None = None,
         change: RunChange | None = None,
     ) -> Recorded:
-        """Record what other programs report in one transaction, each item once.
+        """Record in one transaction what other programs report, each item once.
 
-        Work is accepted unchanged, like a `foreign` move. An item about the session itself (that it
-        starts, pauses or resumes) comes alone, and is skipped if the rules refuse it: the session
-        has changed in the meantime.
+        An item about work is recorded unchanged, like a `foreign` move. An item about the session
+        itself (it starts, pauses or resumes) holds nothing else, and is skipped if the rules refuse
+        it, because the session has changed in the meantime.
         """
         once: dict[str, ExternalEvents] = {}
         for external in reports:
@@ -191,11 +192,14 @@ class Journal:
         return self._remember(*done[-1])
 
     def admit(self, body: Body) -> Body:
-        """Return another program's body in storable form; `InvalidInput` if it cannot be stored."""
+        """Return a body that another program made in the form that is stored.
+
+        Raise `InvalidInput` if it cannot be stored.
+        """
         return admit(body, self.redactor, foreign=True)
 
     def overflow_to_blob(self, body: Body, blobs: list[tuple[str, bytes]]) -> Body:
-        """Shorten a message that is too long for an event; add the whole text to `blobs`."""
+        """Return the body with its message cut to fit into an event; add the whole to `blobs`."""
         if not isinstance(body, ev.MessageSent) or len(body.text) <= _IN_EVENT // 4:
             return body
         # Redact before cutting: half a secret is not recognized.
@@ -218,7 +222,7 @@ class Journal:
         return self.redactor.text(text)[0]
 
     def clean_actor(self, name: str) -> str:
-        """Return the name of an actor in its stored form. There are few, used often."""
+        """Return the name of an actor in its stored form; cached, because few names occur often."""
         if name not in self._actors:
             self._actors[name] = admit_actor(name, self.redactor)
         return self._actors[name]
@@ -228,8 +232,8 @@ class Journal:
     ) -> list[Event]:
         """Return the events that were recorded together under a key, in order; empty if none.
 
-        If there are events but `is_same` accepts none of them, refuse: the key was used for another
-        call.
+        Raise `Refused` if there are events but `is_same` accepts none of them: then the key was
+        used for another call.
         """
         id = derived_id(session.lower(), key)
         with self.store.view(session) as view:
@@ -242,7 +246,7 @@ class Journal:
         return events
 
     def plan(self, state: State) -> Workflow | None:
-        """Return the workflow a session was started with; None for a plan that came with a file."""
+        """Return the workflow that a session started with; None if its plan came from a file."""
         if not state.core.plan:
             return None
         from forestay.model.plan import from_snapshot
@@ -255,7 +259,7 @@ class Journal:
         return from_snapshot(data)
 
     def clean_facts(self, facts: Any) -> Any:
-        """Return what would be stored of plain facts that another program wrote."""
+        """Return the form in which plain facts of another program would be stored."""
         return clean_facts(facts, self.redactor)
 
     def find_secrets(self, text: str) -> list[str]:
@@ -265,11 +269,11 @@ class Journal:
     def _state(self, view: View) -> tuple[State, bool]:
         """Return the state to write on, and whether it had to be folded from the journal.
 
-        It is no longer cached: a failed write may be ahead of what is stored, and an erasure must
-        not leave it in memory.
+        The state is removed from the cache: after a failed write it may be ahead of the store, and
+        after an erasure it must not stay in memory.
         """
         if not view.listed_well:
-            # After a wrong length or id the event could not be found again.
+            # An event appended under a wrong length or id could not be found again.
             raise Damaged(
                 f"the catalogue entry of session {view.session} is damaged",
                 why="nothing was recorded",
@@ -285,7 +289,7 @@ class Journal:
     def preview(
         self, view: View, *moves: Body, actor: str, at: Sequence[int | None] | None = None
     ) -> State:
-        """Return the state as it would be after some foreign moves, without recording them."""
+        """Return the state after some moves of another program, without recording them."""
         state, fresh = load(view)
         admitted = [admit(body, self.redactor, foreign=True) for body in moves]
         writing = _Append(self._clock, view, state, fresh=fresh, actor=actor, at=at)
@@ -293,7 +297,7 @@ class Journal:
         return writing.state
 
     def require_allowed(self, view: View, move: Body) -> None:
-        """Refuse a move that could not be recorded now; called before work that takes long."""
+        """Raise an error if the rules do not allow a move now; call this before long work."""
         decide(load(view)[0], admit(move, self.redactor))
 
     # -- other devices' events -----------------------------------------------------------------
@@ -308,15 +312,15 @@ class Journal:
         gone: Set[str] = frozenset(),
         fills: bool = False,
     ) -> int:
-        """Merge events of a pack into the session; return how many were new.
+        """Merge events of other devices into the session; return how many were new.
 
-        Only whole, causally closed histories are accepted: an event whose chain or whose `seen`
-        heads are missing is refused, and then none is merged. Content that someone who is
-        `entitled` to it had forgotten is dropped, and erased if it is here. By default `rights`
-        decides that, and nothing that is here is erased: the author of a file can write anything
-        into it. `gone` events are known to have been erased here. With `fills` the sender vouches
-        for the events: those that are here without content, although no entitled device erased it,
-        get it.
+        Only complete histories are accepted: if a predecessor of an event, or an event that it had
+        seen, is missing, no event is merged. If a device that is `entitled` to erase an event has
+        forgotten it, its content is not stored, and is erased if this home has it. Without
+        `entitled` the rule is `rights`, and nothing in this home is erased, because the author of a
+        file can write anything into it. `gone` are events that this home erased before. With
+        `fills` the sender vouches for the events: an event that this home has without content,
+        although no entitled device erased it, gets its content.
         """
         from forestay.journal.merge_incoming import IncomingEvents  # start-up
 
@@ -339,7 +343,7 @@ class Journal:
         return added[0]
 
     def rights(self, session: str) -> Rights:
-        """Return which devices can erase events of a session, by the facts in this home."""
+        """Return which devices may erase events of a session, by the owners known here."""
         remotes = self.store.machine.remotes
         return Rights(
             self.store.machine.devices(),
@@ -350,13 +354,16 @@ class Journal:
         )
 
     def _entitled_elsewhere(self, session: str) -> Entitled:
-        """Return whose tombstones also erase on other devices: not those of a shared id."""
+        """Return the rule for tombstones that also erase on other devices.
+
+        Tombstones under a device id that two persons used do not.
+        """
         used = self.store.machine.remotes.used_by_others(session)
         may_erase = self.rights(session).may_erase
         return lambda device, of: device not in used and may_erase(device, of)
 
     def _has_content(self, session: str) -> bool:
-        """Return whether any content of a session is stored here."""
+        """Return whether this home has content of any event of a session."""
         try:
             with self.store.view(session) as view:
                 return any(stored.data is not None for stored in view.events())
@@ -364,7 +371,7 @@ class Journal:
             return False
 
     def _absorb_session_erasure(self, session: str, arrival: IncomingEvents) -> int:
-        """Accept the tombstone of a whole session from someone entitled: erase all content."""
+        """Accept the tombstone of a whole session from an entitled device: erase all content."""
         added: list[int] = [0]
 
         def plan(view: View) -> Batch:
@@ -385,11 +392,11 @@ class Journal:
         events: Sequence[CheckedEvent],
         blobs: Sequence[tuple[str, bytes]] = (),
     ) -> bool:
-        """Append checked events, in merge order, that directly continue what is held.
+        """Append checked events, in merge order, that directly continue the session in this home.
 
-        Each has seen everything before it, so nothing needs to be folded again. Returns False and
-        appends nothing if that is not so, or if there are tombstones, which may erase something:
-        then `absorb` is needed.
+        Each of them has seen all events before it, so the state need not be folded again. Return
+        False and append nothing if that is not the case, or if one of them is a tombstone, which
+        may erase something: then call `absorb`.
         """
         from forestay.journal.merge_incoming import build_continuation
 
@@ -409,7 +416,7 @@ class Journal:
     # -- reading -------------------------------------------------------------------------------
 
     def state(self, view: View) -> State:
-        """Return the state under an open view, for reading."""
+        """Return the state of the session in an open view, for reading only."""
         return load(view)[0]
 
     def events(
@@ -426,7 +433,7 @@ class Journal:
             state, _ = self._state(view)
             writing = _Append(self._clock, view, state, fresh=True, actor=self.clean_actor(actor))
             batch = writing.record([ev.SessionForgotten()])
-            # The event itself is erased too: its kind is all it has to state.
+            # The content of the tombstone is erased too: the kind of the event is enough.
             every = [*view.events(), *batch.entries]
             left = rebuild_batch(fold(ev.read(Sealed(one.header, None, None)) for one in every))
             batch.core, batch.rows, batch.listing = left.core, left.rows, left.listing
@@ -439,8 +446,8 @@ class Journal:
     ) -> list[Event]:
         """Append tombstones for some events and erase their content permanently.
 
-        A copy of an event under another hash is erased with it. Returns the events that lost
-        content now, as they were: none the second time.
+        A copy of an event under another hash is erased with it. Return the events that lost their
+        content in this call, as they were before; a second call returns none.
         """
         done: list[Event] = []
         entitled = self._entitled_elsewhere(session)
@@ -454,7 +461,7 @@ class Journal:
                 return None
             name = self.clean_actor(actor)
             writing = _Append(self._clock, view, fold(events), fresh=True, actor=name)
-            # A long list does not fit into one event.
+            # A long list of events does not fit into one tombstone.
             parts = (named[at : at + _MOST_NAMED] for at in range(0, len(named), _MOST_NAMED))
             moves = [
                 self.admit(
@@ -476,7 +483,7 @@ class Journal:
     def rebuild(self, session: str) -> None:
         """Compute everything derived from the events again; the events do not change.
 
-        If the store no longer remembered the end of the session, it does from now on.
+        If the store has lost the remembered head of the session, it remembers it again.
         """
         from forestay.journal.verify import chain_findings
 
@@ -484,7 +491,7 @@ class Journal:
             stored = list(view.events())
             state = fold(map(read, stored))
             batch = rebuild_batch(state)
-            # Damaged events must never get a matching checksum.
+            # Damaged events must never get a checksum that matches them.
             batch.resum = not list(chain_findings(view, stored))
             if batch.resum and view.remembered is None:
                 batch.head = own_head(view, state.core)
@@ -514,7 +521,7 @@ class Journal:
 
 
 def _ignore_delayed_erasure(error: Busy) -> None:
-    """Ignore a reader that delays erasing old pages: the next write does it."""
+    """Ignore that a reader prevents the removal of old pages: the next write removes them."""
     if error.operation != "delete":
         raise error
 
@@ -522,9 +529,9 @@ def _ignore_delayed_erasure(error: Busy) -> None:
 def _select_to_forget(
     events: Sequence[Event], hashes: Sequence[str], entitled: Entitled
 ) -> tuple[list[Event], list[Event]]:
-    """Return the named events and copies with content, and those that need a tombstone.
+    """Return the named events and their copies that have content, and those without a tombstone.
 
-    A tombstone of someone who is not entitled does not count: it erases nothing elsewhere.
+    A tombstone by a device that is not entitled does not count: it erases nothing elsewhere.
     """
     ids = {event.id for event in events if event.hash in set(hashes)}
     meant = [event for event in events if event.id in ids and event.kind not in erasure.KINDS]
@@ -567,12 +574,12 @@ class _Append:
         return self.batch()
 
     def begin(self, id: str, actor: str, at: int | None) -> None:
-        """Start the next call, with another key."""
+        """Begin the events of the next call; the last of them gets `id`."""
         self._id = self._key = id
         self._actor, self._at, self._before = actor, at, len(self.events)
 
     def apply_moves(self, moves: Sequence[Body], rule: Rule) -> None:
-        """Decide each move and apply it; the last event gets the id itself."""
+        """Check each move by the rules and apply it; the last event gets the id of the call."""
         at = self._at
         times = [at] * len(moves) if at is None or isinstance(at, int) else at
         for left, move, at in zip(reversed(range(len(moves))), moves, times, strict=True):
@@ -584,7 +591,7 @@ class _Append:
             self._record(asked, self._part() if left else self._id, at, is_read=is_read)
 
     def apply_report(self, moves: Sequence[Body]) -> None:
-        """Apply what happened unchanged; for the session itself only what its rules allow."""
+        """Apply reported moves unchanged; a move about the session itself only if it is allowed."""
         is_work = not (moves and ev.KIND_OF[type(moves[0])].startswith("session."))
         try:
             self.apply_moves(moves, report if is_work else decide)
@@ -605,7 +612,7 @@ class _Append:
             self._view.seq + len(self.events) + 1,
             session=self._view.session,
             id=id,
-            # A broken clock must not create an event that cannot be read.
+            # A wrong clock must not create an event whose time cannot be read.
             at=max(-_LAST_MS, min(now, _LAST_MS)),
             actor=self._actor,
         )
@@ -628,7 +635,7 @@ class _Append:
     def batch(self) -> Batch:
         rows = self.state.rows
         last = self.events[-1]
-        # Before the changes are removed: the summary may still read rows through the view.
+        # Before `pop_changes`: the summary may still read rows through the view.
         shown = listing(self.state)
         if isinstance(rows, StoredRows):
             changed = rows.pop_changes()
@@ -673,7 +680,7 @@ def _device_for(view: View, core: Core, clock: Clock) -> tuple[str, list[tuple[s
 
 
 def _used_key(key: str, earlier: Event) -> Refused:
-    """Return the refusal of a key that stands for another call."""
+    """Return the error for a key that was used for another call."""
     return Refused(
         f"the key {key} was already used for another call",
         why=f"it belongs to event {earlier.seq}, {earlier.kind}",
@@ -682,9 +689,12 @@ def _used_key(key: str, earlier: Event) -> Refused:
 
 
 def _require_same_call(key: str, earlier: Event, move: Body) -> Event:
-    """Refuse a second, different call under a key: it would be acknowledged and dropped."""
+    """Raise `Refused` if `move` differs from the event that was recorded under the key.
+
+    Otherwise the second call would be acknowledged although nothing is recorded.
+    """
     if isinstance(earlier.body, ev.Erased):
-        return earlier  # its content is erased, so there is nothing to compare
+        return earlier  # the content of the event is erased, so nothing can be compared
     names = _COMPARED_FIELDS.get(type(move), move.__struct_fields__)
     same = type(move) is type(earlier.body) and all(
         getattr(move, name) == getattr(earlier.body, name) for name in names
@@ -694,7 +704,7 @@ def _require_same_call(key: str, earlier: Event, move: Body) -> Event:
     return earlier
 
 
-# The other fields of these were computed when they were recorded, and may differ now.
+# Of these kinds, all other fields were computed when they were recorded, and may differ now.
 _COMPARED_FIELDS: dict[type[Body], tuple[str, ...]] = {
     ev.SessionStarted: ("goal", "mode"),
     ev.PlanSet: ("workflow", "target"),

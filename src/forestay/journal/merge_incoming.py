@@ -1,9 +1,9 @@
 """Merge events of other devices into a session.
 
-`build_continuation` is the fast path, for events that directly continue everything held. Otherwise
-`IncomingEvents` are compared with what is held: only whole, causally closed histories are accepted,
-and the `MergePlan` weighs the tombstones of both sides, by their authors, against the content of
-both. Either way the result is one batch; the journal writes it.
+*Held* events are those that this home has. `build_continuation` is the fast path, for events that
+directly continue all held events. Otherwise `IncomingEvents` are compared with the held ones: only
+complete histories are accepted, and the `MergePlan` decides which tombstones of both sides erase
+content, by their authors. Either way the result is one batch; the journal writes it.
 """
 
 from __future__ import annotations
@@ -40,11 +40,11 @@ def record_hearsay(
     *,
     fresh: Sequence[Sealed] = (),
 ) -> None:
-    """Record which `fresh` events are hearsay, before they are merged.
+    """Record which `fresh` events are hearsay (their author is not proved), before the merge.
 
-    Anyone can write any id into a file, so tombstones are hearsay, and so is the first event under
-    each id of ours. If the sender is `entitled` to speak for the device an event names, it is not
-    hearsay, even if it came in a file before.
+    Anyone can write any device id into a file, so tombstones in it are hearsay, and so is the first
+    event under each device id of this home. An event is not hearsay, even if it came in a file
+    before, if the sender is `entitled` to speak for the device that the event names.
     """
     remotes = store.machine.remotes
     if entitled is None:
@@ -73,7 +73,7 @@ def _first_under(devices: Set[str], events: Iterable[Sealed]) -> list[str]:
 
 
 def is_tombstone(one: Stored | Sealed) -> bool:
-    """Return whether an event may be a tombstone; few are, and only these are parsed."""
+    """Return whether an event may be a tombstone, without parsing it: few events are."""
     return b".forgotten" in one.header
 
 
@@ -98,19 +98,19 @@ def build_continuation(
 
 
 def _entry(sealed: Sealed, head: Header) -> Entry:
-    # Found by id too: a keyed call repeated after a restore must not be recorded twice.
+    # Stored with its id: a keyed call repeated after a restore must find the event.
     return Entry(sealed.header, sealed.salt, sealed.data, head.id)
 
 
 def _is_continuation(view: View, core: Core, arrived: Sequence[CheckedEvent]) -> bool:
-    """Return whether all events are new and each directly continues everything before it.
+    """Return whether all events are new and each has seen all events before it.
 
-    Their links lead only to held heads and to each other.
+    Then they name as predecessors only held heads and each other.
     """
     if core.forgotten or (arrived and arrived[0][1].session != (core.session or view.session)):
         return False
     known = {
-        # As much of the header of a chain's last event as a link is checked against.
+        # The part of the header of a chain's last event that the check of a link reads.
         head[1]: msgspec.structs.replace(arrived[0][1], device=device, n=head[0], clock=head[2])
         for device, chain in core.chains.items()
         for head in chain.heads
@@ -125,7 +125,7 @@ def _is_continuation(view: View, core: Core, arrived: Sequence[CheckedEvent]) ->
     ids = [head.id for _, head, _ in arrived]
     if len(set(ids)) < len(ids):
         return False
-    # Only events without a key have to be read for their id.
+    # Of events without a key, the id is known only after reading them.
     is_held = view.exists and (
         view.has_any(ids) or not set(ids).isdisjoint(map(_id_of, view.events(keyless_only=True)))
     )
@@ -141,11 +141,11 @@ def _id_of(stored: Stored) -> str:
 
 
 class IncomingEvents:
-    """Events that come into a session, and on whose authority.
+    """Events to be merged into a session, and the rule for whose tombstones count.
 
-    `entitled` decides who may speak for a device; without it the events come from a file. Then
-    anyone's tombstone of the session counts for `erases_session`: if nothing is held of the
-    session, a file with its end contains nothing else.
+    `entitled` decides who may speak for a device; without it the events come from a file. Then a
+    tombstone of the session by any device counts for `erases_session`: if this home has nothing of
+    the session, a file with that tombstone contains no other content.
     """
 
     def __init__(
@@ -163,14 +163,14 @@ class IncomingEvents:
         self.erases_session = stones.erase_all(entitled or anyone)
 
     def plan_merge(self, view: View, core: Core, may: Entitled, hearsay: Set[str]) -> MergePlan:
-        """Return what happens to these events and to what is held; `may` decides who can erase."""
+        """Return the plan for these and the held events; `may` decides who can erase them."""
         if core.forgotten and self._entitled is None:
             raise Refused(
                 f"session {self._session} was forgotten on this device and is not imported",
                 why="a forgotten session must not be restored",
                 hint="to read it, import it into another home: forestay --home DIR backup import",
             )
-        # What was forgotten here stays forgotten, even if another device adds events.
+        # A session that was forgotten here stays forgotten, even if another device adds events.
         is_over = core.forgotten or self.erases_session
         held = list(view.events())
         fresh = _new_events(self._session, held, self._events)
@@ -188,16 +188,16 @@ class IncomingEvents:
         return meeting
 
     def plan_erasure(self, view: View) -> MergePlan:
-        """Accept the tombstone of the whole session: all content is erased."""
+        """Return the plan for an accepted tombstone of the whole session: erase all content."""
         held = list(map(_blank, view.events()))
         return MergePlan(held, _new_events(self._session, held, self._events), anyone)
 
 
 class MergePlan:
-    """What the tombstones of both sides do to held and incoming events.
+    """The effect of the tombstones of both sides on held and incoming events.
 
-    `held` and `fresh` are those events as they are from now on, `erased` the arrival numbers of
-    held ones that lose their content.
+    `held` and `fresh` are the held and the new events as they will be stored; `erased` are the
+    arrival numbers of held events that lose their content.
     """
 
     def __init__(
@@ -208,7 +208,10 @@ class MergePlan:
         gone: Set[str] = frozenset(),
         hearsay: Set[str] = frozenset(),
     ) -> None:
-        """Apply the tombstones; `gone` events were erased here before, `hearsay` erases nothing."""
+        """Apply the tombstones.
+
+        `gone` are events that this home erased before; tombstones in `hearsay` erase nothing.
+        """
         tombstones = [
             *map(read, filter(is_tombstone, held)),
             *map(ev.read, filter(is_tombstone, fresh)),
@@ -223,13 +226,13 @@ class MergePlan:
         self.fresh = [Sealed(s.header, None, None) if self._is_erased(s) else s for s in fresh]
 
     def preserve_held(self) -> None:
-        """Erase nothing that is held, whatever the tombstones say."""
+        """Erase no held event, even if a tombstone names it."""
         self.held, self.erased = self._all_held, []
 
     def fill(self, incoming: Iterable[Sealed]) -> None:
         """Restore content of held events that no entitled device had erased.
 
-        They may have come in a file from someone who had forgotten their copy.
+        They may have come in a file of a person who had forgotten them.
         """
         if all(one.data is not None or is_tombstone(one) for one in self.held):
             return
@@ -250,15 +253,15 @@ class MergePlan:
 
     @property
     def is_forgotten_by_others(self) -> bool:
-        """Return whether someone not entitled to erase the content forgot the session."""
+        """Return whether a device that may not erase the content has forgotten the session."""
         return bool(self._tombstones.whole) and not self._tombstones.erase_all(self._entitled)
 
     def has_changes(self, blobs: Sequence[tuple[str, bytes]]) -> bool:
-        """Return whether anything has to be written, for events or for the blobs with them."""
+        """Return whether the plan or these blobs require a write."""
         return bool(self.fresh or self.erased or self.filled or (blobs and self.held))
 
     def batch(self, view: View, blobs: Sequence[tuple[str, bytes]], clock: Clock) -> Batch:
-        """Return what has to be stored of both sides and of the blobs."""
+        """Return the batch that stores the merged events and what is derived from them."""
         headers = [ev.parse_header(sealed.header) for sealed in self.fresh]
         state = fold([*map(read, self.held), *map(ev.read, self.fresh)])
         batch = rebuild_batch(state, list(map(_entry, self.fresh, headers)))
@@ -268,12 +271,12 @@ class MergePlan:
         if batch.filled or not self._names_all(digest for digest, _ in blobs):
             batch.erased = self.erased
         if any(header.device == view.device for header in headers):
-            # Events under our own id that we did not write come from a copy of this home.
+            # Events under our own device id that we did not write come from a copy of this home.
             batch.device = short_id(clock, 12)
         return batch
 
     def _names_all(self, digests: Iterable[str]) -> bool:
-        """Return whether each blob may stay: an event names it, or no event is erased."""
+        """Return whether all blobs may be stored: events name them, or no event is erased."""
         wanted = set(digests)
         every: list[Stored | Sealed] = [*self.held, *self.fresh]
         if all(one.data is not None for one in every):
@@ -285,7 +288,7 @@ class MergePlan:
 
 
 def _new_events(session: str, held: Sequence[Stored], incoming: Sequence[Sealed]) -> list[Sealed]:
-    """Return the checked events not held yet, each after its parents."""
+    """Return the incoming events that are not held yet, checked, each after its predecessors."""
     headers = {as_sealed(stored).hash: ev.parse_header(stored.header) for stored in held}
     fresh = {s.hash: s for s in incoming if s.hash not in headers}
     ordered = in_order(map(ev.read, fresh.values()))

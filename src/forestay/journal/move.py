@@ -1,12 +1,12 @@
-"""Move a store into another: copy, compare, seal the source.
+"""Move the sessions of one store (source) to another (target): copy, compare, seal the source.
 
 Sessions are copied while work continues. Then the source is *sealed* (no process can write to it),
 newer events are copied, everything is compared, and the seal becomes a *pointer* to the new place.
-The same command finishes an interrupted move: what was copied is compared, not copied again.
-Nothing is removed from the source, and the seal can be broken.
+The same command finishes an interrupted move: events that were copied are compared, not copied
+again. Nothing is removed from the source, and the seal can be broken.
 
 Arrival numbers stay the same. Derived data is folded again from the events. The device gets another
-id there, so that no event number can be used twice.
+id in the target, so that no event number can be used twice.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ from forestay.store.port import SHOWN, Batch, Entry, Store, Stored, View, moved
 
 _CHUNK = 1000
 OnPart = Callable[[str, int, int], None]
-"""Progress callback: the current step, how much is done, of how much."""
+"""Progress callback: the current step, the number of parts done, and of all parts."""
 
 
 class MoveResult(NamedTuple):
-    """What a move did or would do. `copied` events were not there before."""
+    """What a move did or would do. `copied` counts the events that the target did not have."""
 
     source: str
     target: str
@@ -47,8 +47,8 @@ def move(
 ) -> MoveResult:
     """Copy everything, compare it, and seal the source with a pointer to the target.
 
-    Raises `Refused` if the source has moved already, or the target has other events under the same
-    id; `Damaged` if anything is not as written. Then the source does not change.
+    Raise `Refused` if the source was moved before, or the target has other events of a session;
+    `Damaged` if an event is not as it was written. Then the source does not change.
     """
     work = _Move(source, target, on_part or (lambda *_: None))
     work.require_possible()
@@ -63,7 +63,7 @@ def move(
         work.compare()
         work.copy_machine_facts()
     except ForestayError:
-        # A killed process leaves the seals: the same command continues from there.
+        # If the process is killed here, the seals stay, and the same command continues the move.
         source.maintenance.unseal()
         if before is not None and before[1] == "moved":
             target.maintenance.seal(*before)
@@ -76,7 +76,7 @@ def move(
 
 
 def break_seal(source: Store) -> MoveResult:
-    """Make the source writable again; what was copied stays in the target."""
+    """Make the source writable again; copied sessions stay in the target."""
     seal = source.maintenance.sealed()
     if seal is None:
         raise Refused(f"{source.shown} is not sealed", hint="forestay status")
@@ -93,9 +93,10 @@ class _Move:
         self._heads = dict(source.maintenance.remembered())
 
     def require_possible(self) -> None:
-        """Refuse what could not be finished, before anything is written."""
+        """Raise an error if the move could not be finished, before anything is written."""
         if self._source.shown == self._target.shown:
-            raise InvalidInput("a store cannot be moved into itself", why=self._source.shown)
+            what = f"the store {self._source.shown} cannot be moved into itself"
+            raise InvalidInput(what, hint="name another store: forestay backup move --to URL")
         ours, theirs = self._source.maintenance.sealed(), self._target.maintenance.sealed()
         is_almost_done = theirs == (self._source.shown, "filling")
         begun = ("moving", "moved") if is_almost_done else ("moving",)
@@ -111,7 +112,10 @@ class _Move:
         return list(last_seqs(self._source).items())
 
     def _common(self, id: str) -> int:
-        """Return how many events of a session the target has; `Refused` if it has others."""
+        """Return how many events of a session the target has.
+
+        Raise `Refused` if the target has events of it that the source does not have.
+        """
         try:
             theirs = self._target.view(id)
         except ForestayError:
@@ -123,7 +127,8 @@ class _Move:
                 raise Refused(
                     f"{self._target.shown} already has other events of session {id}",
                     why="a move does not merge events",
-                    hint=f"forestay backup export FILE --session {id}, then import FILE there",
+                    hint=f"to merge them: forestay backup export FILE --session {id}, then forestay"
+                    f" --store '{self._target.shown}' backup import FILE",
                     session=id,
                 )
             return theirs.seq
@@ -134,31 +139,32 @@ class _Move:
         sessions = self._sessions()
         for number, (id, seq) in enumerate(sessions):
             self._report(f"copying {id}", number, len(sessions))
-            there = self._common(id)
-            if there < seq or not there:
-                self._copy(id, there)
+            had = self._common(id)
+            if had < seq or not had:
+                self._copy(id, had)
         self._note_losses({id.lower() for id, _ in sessions})
 
-    def _copy(self, id: str, there: int) -> None:
+    def _copy(self, id: str, had: int) -> None:
+        """Copy a session of which the target has the first `had` events."""
         with self._source.view(id) as view:
             verify.require_sound(view, "repair it first: forestay doctor --fix")
             forgotten = bool(view.listing()["forgotten"])
             is_known = self._target.catalogue(where={"id": id, "forgotten": 1})
-            if there and forgotten and not is_known:
+            if had and forgotten and not is_known:
                 self._target.erase(id, lambda theirs: self._last(view, theirs.seq))
-                self._copied += view.seq - there
+                self._copied += view.seq - had
                 return
-            after = there
+            after = had
             while chunk := list(view.events(after=after, limit=_CHUNK)):
-                self._put(view, after, there, chunk)
+                self._put(view, after, had, chunk)
                 after = chunk[-1].seq
 
-    def _put(self, view: View, after: int, there: int, chunk: Sequence[Stored]) -> None:
-        """Append a part of a session; what is derived follows with the last part."""
+    def _put(self, view: View, after: int, had: int, chunk: Sequence[Stored]) -> None:
+        """Append a part of a session to the target; derived data comes with the last part."""
         if chunk[-1].seq == view.seq:
             batch = self._last(view, after)
-            if there:
-                batch.erased = self._erased_since(view, there) or None
+            if had:
+                batch.erased = self._erased_since(view, had) or None
         else:
             shown = view.listing()
             listing = {name: shown[name] for name in SHOWN}
@@ -169,29 +175,30 @@ class _Move:
         blobs = [(name, data) for name, data in found if data is not None]
 
         def plan(theirs: View) -> Batch | None:
-            return batch if theirs.seq == after else None  # another move did it in the meantime
+            return batch if theirs.seq == after else None  # another process has copied it
 
         self._target.append(view.session, plan, create=True, blobs=blobs)
         self._copied += len(batch.entries)
 
-    def _erased_since(self, ours: View, there: int) -> list[int]:
-        """Return the events that were copied before and have since been erased here."""
+    def _erased_since(self, ours: View, had: int) -> list[int]:
+        """Return the arrival numbers of copied events that were erased in the source since."""
         with self._target.view(ours.session) as theirs:
-            pairs = zip(theirs.events(limit=there), ours.events(limit=there), strict=False)
+            pairs = zip(theirs.events(limit=had), ours.events(limit=had), strict=False)
             return [o.seq for t, o in pairs if t.data is not None and o.data is None]
 
     def _last(self, view: View, after: int) -> Batch:
-        """Return the rest of a session with everything derived from the whole."""
+        """Return the events after `after`, and the derived data of the whole session."""
         state = fold(map(read, view.events()))
         rest = [_entry(stored, state.core.forgotten) for stored in view.events(after=after)]
         batch = rebuild_batch(state, rest)
         batch.head, batch.lost = self._heads.get(view.session), view.lost()
         return batch
 
-    def _note_losses(self, there: set[str]) -> None:
+    def _note_losses(self, sessions: set[str]) -> None:
+        """Record in the target the heads of sessions that the source once had and lost."""
         known = {(id, head.hash) for id, head in self._target.maintenance.remembered()}
         for id, head in self._source.maintenance.remembered():
-            if id.lower() not in there and (id, head.hash) not in known:
+            if id.lower() not in sessions and (id, head.hash) not in known:
                 self._target.maintenance.note_lost(id, head)
 
     # -- comparing -----------------------------------------------------------------------------
@@ -234,7 +241,7 @@ class _Move:
 
 
 def _entry(stored: Stored, forgotten: object = False) -> Entry:
-    # Found by its id too: a keyed call repeated after the move must not be recorded twice.
+    # Stored with its id: a keyed call repeated after the move must find the event.
     key = None if forgotten else parse_header(stored.header).id
     return Entry(stored.header, stored.salt, stored.data, key)
 

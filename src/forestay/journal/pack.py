@@ -29,8 +29,8 @@ Event bytes are exactly as they were hashed, erased ones erased.
 The reader trusts nothing. It inflates in small steps and stops at once if a length exceeds what
 the manifest declared, if the output exceeds its limits, if an id is invalid, if an event
 contradicts its range, its hash or its digest, if a blob does not match its digest or no event
-names it, and if anything occurs twice. Only the sum at the end proves the pack: what was read
-before it may be shown but not acted upon. No name in a pack is ever used as a path.
+names it, and if an item occurs twice. Only the sum at the end proves the pack: items that were read
+before it may be shown but must not be stored. No name in a pack is ever used as a path.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ _RECORD = struct.Struct(">cI")
 _LENGTH = struct.Struct(">I")
 
 MAX_BLOB = 64 << 20
-"""Larger content is not stored: a blob is held in memory as a whole."""
+"""The largest blob of a pack, in bytes: a blob is in memory as a whole."""
 
 _MAX_MANIFEST = 16 << 20
 _MAX_EVENT = 1 << 20
@@ -68,15 +68,15 @@ _LEVEL = 6
 # Small steps: each one copies the input that the inflater has not used yet.
 _STEP_IN = 1 << 14
 _STEP_OUT = 1 << 18
-# Allowance for a beginning that compresses well, before the ratio is meaningful.
+# The ratio is not checked for this many bytes: the beginning can compress well.
 _SLACK = 16 << 20
 
 
 class Limits(NamedTuple):
-    """What a reader accepts.
+    """The limits within which a reader accepts a pack.
 
-    `ratio` bounds how far events may expand. Honest ones stay below it: each carries two hashes, an
-    id and a salt that do not compress, and at most 16 KB of data.
+    `ratio` is how many times larger events may become when inflated. Real events stay below it:
+    each has two hashes, an id and a salt that do not compress, and at most 16 KB of data.
     """
 
     total: int = 2 << 30
@@ -88,7 +88,7 @@ OWN = Limits(total=1 << 50)
 
 
 class Manifest(Struct, frozen=True):
-    """The description at the start of a pack; it is proved only when all of it is read."""
+    """The description at the start of a pack; it is proved only when the whole pack is read."""
 
     created: int
     tool: str
@@ -98,7 +98,7 @@ class Manifest(Struct, frozen=True):
 
 
 class Place(Struct, frozen=True):
-    """The position of a range, as the range states it."""
+    """The session, device and numbers of a range, as the record before its events states them."""
 
     session: str
     device: str
@@ -110,11 +110,11 @@ class Place(Struct, frozen=True):
 
 
 def require_place(place: Place) -> None:
-    """Refuse invalid ids and events of a newer format."""
+    """Raise an error if a range has invalid ids, or events of a newer format."""
     for id, what in ((place.session, "session id"), (place.device, "device id")):
         clean_id(id, what)
     if place.format > ev.FORMAT:
-        why = f"events of format {place.format}; this one knows {ev.FORMAT}"
+        why = f"it has events of format {place.format}; this version reads up to {ev.FORMAT}"
         raise Outdated(why)
 
 
@@ -154,9 +154,9 @@ _T = TypeVar("_T")
 
 
 def ranges(session: str, events: Iterable[Sealed]) -> list[Range]:
-    """Group a session's events, each given after its predecessor, into ranges.
+    """Return the ranges of a session's events, each of which is given after its predecessor.
 
-    Where a copied home continued a chain twice, the second continuation becomes its own range.
+    If a copied home continued a chain twice, the second continuation becomes a separate range.
     """
     found: list[Range] = []
     ends: dict[tuple[str, str], Range] = {}
@@ -176,7 +176,7 @@ IsErased = Callable[[str, Sealed], bool]
 
 
 def without_content(items: Iterable[Item], gone: IsErased) -> Iterator[Item]:
-    """Yield the items without the content of erased events and the blobs only those name.
+    """Yield the items without the content of erased events, and without blobs only they name.
 
     Chains still verify: a replaced range has the same numbers and hashes.
     """
@@ -204,7 +204,7 @@ def write(
     """Yield the bytes of a pack in chunks.
 
     `items` is called twice, because the manifest comes first: once to measure, once to write.
-    Raises `Busy` if the two differ; the bytes so far are not a pack.
+    Raise `Busy` if the second call returns other items; then the bytes so far are useless.
     """
     first = _Tally()
     for _ in first.records(items()):
@@ -214,7 +214,7 @@ def write(
     if len(opening) > _MAX_MANIFEST:
         count = len(manifest.sessions)
         raise StoreFailed(
-            f"{count} sessions are too many for one pack", hint="export fewer at a time"
+            f"{count} sessions are too many for one pack", hint="export fewer sessions at a time"
         )
     total, squeeze = sha256(MAGIC), zlib.compressobj(_LEVEL)
     yield MAGIC
@@ -231,7 +231,7 @@ def write(
 
 
 class _Tally:
-    """Count the records that pass through it."""
+    """Counts the records of items, and their bytes, while they are written."""
 
     def __init__(self) -> None:
         self.counts: dict[str, int] = {}
@@ -275,14 +275,14 @@ def _framed(kind: bytes, payload: bytes) -> bytes:
 
 
 def read_manifest(chunks: Iterable[bytes], *, name: str = "the pack") -> Manifest:
-    """Return only the manifest, to list a pack; the rest is neither read nor checked."""
+    """Return the manifest of a pack, to list it; the rest is neither read nor checked."""
     return Reader(chunks, name=name, limits=Limits(total=1 << 62)).manifest
 
 
 def has_valid_checksum(chunks: Iterable[bytes]) -> bool:
     """Return whether a file begins like a pack and its checksum matches.
 
-    The content is not checked; that requires reading it.
+    The items are not checked; only reading them with `Reader` does that.
     """
     source = _Source(chunks)
     good = source.take(len(MAGIC)) == MAGIC
@@ -292,10 +292,10 @@ def has_valid_checksum(chunks: Iterable[bytes]) -> bool:
 
 
 class Reader:
-    """A pack being read: its manifest at once, its items by iterating once to the end.
+    """A pack being read: `manifest` is read at once, the items by iterating once to the end.
 
-    Raises `InvalidInput` for a file that is no pack or exceeds the limits, `Damaged` for a pack
-    that is not as written, `Outdated` for one of a newer version; each error names the file.
+    Raise `InvalidInput` for a file that is no pack or exceeds the limits, `Damaged` for a pack
+    that was changed, `Outdated` for one of a newer version; each error names the file.
     """
 
     def __init__(
@@ -330,9 +330,9 @@ class Reader:
 
     def _fail(self, why: str, kind: type[ForestayError] = Damaged) -> NoReturn:
         what, hint = {
-            Damaged: ("is damaged", "use another copy of it"),
-            Outdated: ("was made by a newer Forestay", "use that version, or a newer one"),
-        }.get(kind, ("cannot be read", ""))
+            Damaged: ("is damaged", "use another copy of this pack"),
+            Outdated: ("was made by a newer Forestay", "update Forestay, then repeat the command"),
+        }.get(kind, ("cannot be read", "use a pack that Forestay wrote"))
         raise kind(f"{self._name} {what}", why=why, hint=hint, file=self._name, operation="read")
 
     def _begin(self) -> None:
@@ -350,10 +350,10 @@ class Reader:
         manifest = self._decode(payload, Manifest, "its manifest")
         limit = self._limits.total
         if not 0 <= manifest.size <= limit:
-            self._fail(f"it holds {manifest.size} bytes; at most {limit} are allowed", InvalidInput)
+            self._fail(f"it has {manifest.size} bytes; at most {limit} are allowed", InvalidInput)
         least = sum(max(1, count) for _, count in manifest.sessions) * _LEAST_EVENT
         if least > manifest.size:
-            self._fail("it claims more events than it has room for")
+            self._fail("its manifest lists more events than its size allows")
         self._left = manifest.size
         return manifest
 
@@ -365,19 +365,19 @@ class Reader:
             self._fail(f"a record of type {kind!r} is in the wrong place")
         most = {b"B": MAX_BLOB + 32, b"E": _MAX_EVENT, b"C": 4096}.get(kind, _MAX_MANIFEST)
         if length > most:
-            self._fail(f"a record of {length} bytes; at most {most}", InvalidInput)
+            self._fail(f"a record has {length} bytes; at most {most} are allowed", InvalidInput)
         return kind, self._take(length, plain=kind != b"B")
 
     def _take(self, count: int, *, plain: bool) -> bytes:
         if count > self._left:
-            self._fail("a record is longer than what is left")
+            self._fail("a record is longer than the rest of the pack")
         self._left -= count
         try:
             data = self._body.take(count, plain=plain)
         except zlib.error as error:
             self._fail(f"it cannot be inflated: {error}")
         except _TooDense:
-            self._fail("it expands far more than a journal can", InvalidInput)
+            self._fail("it expands far more than events can", InvalidInput)
         if len(data) < count:
             self._fail("it ends too early")
         return data
@@ -410,7 +410,7 @@ class Reader:
         met.add(id.lower())
         announced, count = next(expected, ("", 0))
         if announced != id:
-            self._fail(f"session {id} is not where its manifest puts it")
+            self._fail(f"session {id} is not in the place that its manifest states")
         return _Session(id, count)
 
     def _range(self, place: Place, session: _Session) -> Range:
@@ -456,7 +456,8 @@ class Reader:
         wrong = next((why for is_met, why in demands if not is_met), "")
         wrong = wrong or ev.check(sealed, header)
         if sealed.data is not None and len(sealed.data) > ev.MAX_EVENT_BYTES:
-            wrong = wrong or f"{len(sealed.data)} bytes; at most {ev.MAX_EVENT_BYTES}"
+            size, most = len(sealed.data), ev.MAX_EVENT_BYTES
+            wrong = wrong or f"it has {size} bytes; at most {most} are allowed"
         if wrong:
             self._fail(f"event {place.device}:{n}: {wrong}")
 
@@ -480,19 +481,19 @@ class Reader:
 
     def _end(self, expected: Iterator[tuple[str, int]]) -> None:
         if next(expected, None):
-            self._fail("a session of its manifest is not in it")
+            self._fail("it lacks a session that its manifest lists")
         try:
             whole = self._body.is_over()
         except zlib.error as error:
             self._fail(f"it cannot be inflated: {error}")
         if not whole:
-            self._fail("its body does not end where its manifest says")
+            self._fail("its body does not end where its manifest states")
         if not self._source.ends_with_its_sum(self._body.behind()):
-            self._fail("its checksum is wrong, or something follows it")
+            self._fail("its checksum is wrong, or other bytes follow the checksum")
 
 
 class _Session:
-    """What was read of a session so far."""
+    """The items of a session that were read so far."""
 
     def __init__(self, id: str, count: int) -> None:
         self.id = id
@@ -503,11 +504,11 @@ class _Session:
 
 
 class _TooDense(Exception):
-    """The body expands more than a journal can."""
+    """The body expands more than events can."""
 
 
 class _Source:
-    """The file's bytes in chunks, hashed on the way, except the sum at the end."""
+    """The bytes of the file in chunks; all but the sum at the end are hashed as they are read."""
 
     def __init__(self, chunks: Iterable[bytes]) -> None:
         self._chunks = iter(chunks)
@@ -537,9 +538,9 @@ class _Source:
         return found[:count]
 
     def ends_with_its_sum(self, behind: bytes | None = None) -> bool:
-        """Return whether the file is over and its last bytes are the sum of all before.
+        """Return whether the rest of the file is exactly the sum of all bytes before it.
 
-        `behind` is what followed the body so far: with the rest it must be exactly a sum.
+        `behind` are bytes after the body that were read already: they are a part of that rest.
         """
         if behind is not None:
             while len(behind) <= _SUM and (piece := self.more()):
@@ -550,7 +551,7 @@ class _Source:
 
 
 class _Body:
-    """The inflated body, in steps that never hold much more than requested."""
+    """The body, inflated in small steps, so that little more than requested is in memory."""
 
     def __init__(self, source: _Source, ratio: int) -> None:
         self._source = source
@@ -560,7 +561,10 @@ class _Body:
         self._plain = 0
 
     def take(self, count: int, *, plain: bool) -> bytes:
-        """Return the next bytes, fewer at the end. `plain` ones may not expand too much."""
+        """Return the next bytes, fewer at the end.
+
+        With `plain`, raise `_TooDense` if the body expands more than events can.
+        """
         while len(self._ready) < count and self._step():
             pass
         found = bytes(self._ready[:count])
@@ -580,7 +584,7 @@ class _Body:
         return self._inflate.unused_data
 
     def _step(self) -> bool:
-        """Inflate a little more; False at the end."""
+        """Inflate some more bytes; return False at the end of the body."""
         if self._inflate.eof:
             return False
         piece = self._inflate.unconsumed_tail or self._source.more()

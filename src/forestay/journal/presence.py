@@ -1,4 +1,4 @@
-"""Which processes work on a session: this one registers itself, and reports the others."""
+"""Register this process as a holder of the sessions it works on, and report other holders."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Presence(Follower):
         self.register_process(session_id)
 
     def after_append(self, session_id: str, events: Sequence[Event]) -> None:
-        if session_id not in self._registered:  # it was created by these events
+        if session_id not in self._registered:  # these events created the session
             self._context.best_effort(lambda: self.register_process(session_id))
 
     def register_process(self, session: str) -> None:
@@ -64,7 +64,7 @@ class Presence(Follower):
             if word != "dead" and holder.process not in self._reported:
                 self._reported.add(holder.process)
                 pid = holder.process.split("/")[3]
-                line = f"another process works on session {session}: {holder.name} ({pid})"
+                line = f"another process is working on session {session}: {holder.name} ({pid})"
                 self._context.notify(line)
 
     def introduce(self, session: str, agent: str, doing: str, pid: int) -> None:
@@ -89,7 +89,7 @@ class Presence(Follower):
         return workspace.distinct([(h, w) for h, w in held if h.process not in mine])
 
     def own_processes(self) -> set[str]:
-        """Return the processes that are this one, as they hold sessions."""
+        """Return the identities under which this process holds sessions."""
         return {holder.process for holder in self._held.values()}
 
     def hold_while(self, session: str, doing: str) -> Holder | None:
@@ -98,7 +98,7 @@ class Presence(Follower):
         return self._context.workspace.hold(session, name, doing=doing)
 
     def release(self, holder: Holder | None) -> None:
-        """End the registration by `hold_while`, and restore the one before it, if any."""
+        """End a registration by `hold_while`; restore the registration that it replaced, if any."""
         before = self._held.get(holder.session) if holder else None
         if before is not None:
             self._context.best_effort(lambda: self._context.store.machine.holders.add(before))
@@ -107,7 +107,7 @@ class Presence(Follower):
 
     def _notice_fork(self) -> None:
         if self._pid != os.getpid():
-            # A forked child is another process: it holds nothing until it works itself.
+            # A forked child is another process: it holds no session until it records something.
             self._pid, self._held = os.getpid(), {}
 
     def close(self) -> None:
@@ -119,7 +119,7 @@ class Presence(Follower):
                 self._context.workspace.release(held)
         except ForestayError as error:
             # No event is lost: another process will find that this holder is dead, and remove it.
-            self._context.notify(f"could not release the session: {error}")
+            self._context.notify(f"could not release the sessions of this process: {error}")
 
     def close_context(self) -> None:
         self._context.close()
@@ -129,7 +129,7 @@ def _close_at_exit(presence: Presence) -> None:
     import atexit
     import weakref
 
-    # A program that ends in order releases its sessions; only one that dies leaves a holder.
+    # A program that ends normally releases its sessions; only one that is killed does not.
     reference = weakref.ref(presence)
 
     def close() -> None:

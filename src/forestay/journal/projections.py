@@ -43,7 +43,7 @@ def listing(state: State) -> dict[str, object]:
 
 
 def rebuild_batch(state: State, entries: Sequence[Entry] = ()) -> Batch:
-    """Return the batch that replaces everything derived by a fresh fold."""
+    """Return the batch that replaces all derived data by that of this state."""
     return Batch(
         entries=entries,
         core=encode(state.core),

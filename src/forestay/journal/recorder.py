@@ -1,6 +1,6 @@
-"""How anything is recorded in a session: a `Recorder` is a session and the way to append to it.
+"""The recorder: a session, and the method that appends events to it.
 
-The engine asks for no more than that when it is given a session; the façade's `Session` is one.
+Functions of the engine that get a session need only this; the façade's `Session` is a recorder.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ if TYPE_CHECKING:
 
 
 class Recorder:
-    """A session of a home, as far as something is recorded in it."""
+    """A session of a home, to which events can be appended."""
 
     def __init__(self, context: Context, id: str, actor: str = "") -> None:
         self.context = context
         self.id = id
         self.actor = actor or context.actor
         self.repeated = False
-        """Whether the last verb found its key used: it recorded nothing new."""
+        """Whether the last call had a key that was used before, and so recorded nothing new."""
 
     def __repr__(self) -> str:
         return f"<Session {self.id}>"
@@ -37,7 +37,7 @@ class Recorder:
         blobs: Sequence[tuple[str, bytes]] = (),
         options: AppendOptions | None = None,
     ) -> Event:
-        """Append events together if the rules allow them all; return the last one.
+        """Append events together if the rules allow all of them; return the last one.
 
         All methods that record something call this one.
         """
@@ -72,11 +72,14 @@ class Recorder:
         try:
             is_here = self.context.workspace.chosen_here() == self.id
             return with_checkout(body, *self.context.checkout()) if is_here else body
-        except InvalidInput:  # the folder is gone
+        except InvalidInput:  # the folder no longer exists
             return body
 
     def called_before(self, key: str, is_same: Callable[[Body], bool]) -> list[Event]:
-        """Return what an earlier call with this key recorded; refuse if it was another call."""
+        """Return the events that an earlier call with this key recorded.
+
+        Raise `Refused` if that call was a different one.
+        """
         self.repeated = False
         batch = self.context.journal.events_of_key(self.id, key, is_same) if key else []
         self.repeated = bool(batch)
@@ -89,5 +92,5 @@ def reason(text: str) -> str:
 
 def given(text: str, what: str, option: str) -> str:
     if not text.strip():
-        raise InvalidInput(f"{what} is needed", hint=f'{option} "…"')
+        raise InvalidInput(f"{what} is needed", hint=f'add {option} "…"')
     return text

@@ -1,7 +1,7 @@
 """Import and restore packs through the journal.
 
-To *absorb* a pack is to merge it, never to replace anything; absorbing it twice equals once. The
-whole pack is read and judged before the first event is merged.
+To *absorb* a pack is to merge its events without replacing any; absorbing it twice has the same
+result as once. The whole pack is read and checked before the first event is merged.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ UNREADABLE = (Damaged, InvalidInput, Outdated)
 
 
 class SessionResult(NamedTuple):
-    """The result for one session of a pack: events added, and those that were here before.
+    """The result for one session of a pack: how many events were new, and how many were known.
 
     `left_out` events were not merged because their predecessors are missing, or because the whole
-    session was skipped for the reason `why`. `kept` counts events that the pack says were forgotten
-    elsewhere and that keep their content here.
+    session was skipped for the reason `why`. `kept` counts events that were forgotten
+    elsewhere, by the pack, and whose content stays in this home.
     """
 
     session: str
@@ -83,15 +83,16 @@ def absorb(
     gone: Set[str] | None = None,
     foreign: bool = False,
 ) -> ImportResult:
-    """Merge a pack, given as a path or as its bytes, into the store. Twice equals once.
+    """Merge a pack, given as a path or as its bytes, into the store.
 
-    A pack that is damaged, foreign or contradicts what is here is refused before anything is
-    written, and so is one whose events follow others that are neither here nor in it; with
-    `partial` those are left out and counted instead. A session that was forgotten here is skipped
-    and reported. A pack erases nothing, unless the author of a tombstone in it is `entitled` to
-    that (see `Journal.absorb`). With `gone` it is a pack of this home: what was erased here stays
-    erased, and these events were. The end of a session that is not here is not accepted from a
-    `foreign` pack: it would exclude the session for ever.
+    Merging it a second time changes nothing. A pack is refused before anything is written if it is
+    damaged, is no pack, contradicts events of this home, or has events whose predecessors are
+    neither in this home nor in the pack; with `partial` such events are left out and counted
+    instead. A session that was forgotten in this home is skipped and reported. A pack erases
+    nothing, unless the author of a tombstone in it is `entitled` to erase (see `Journal.absorb`).
+    With `gone` it is a pack of this home: events that this home erased, and those in `gone`, stay
+    erased. The tombstone of a session that this home does not have is not accepted from a `foreign`
+    pack: it would exclude the session for ever.
     """
     name = source if isinstance(source, str) else "the pack"
 
@@ -113,10 +114,10 @@ def absorb(
 
 
 def absorb_all(journal: Journal, packs: Iterable[str]) -> tuple[int, list[str]]:
-    """Merge packs of ours until nothing more comes: one may hold what another lacks.
+    """Merge packs of this home, repeatedly, because one pack may hold what another one lacks.
 
-    What was erased in this home is erased again, and nothing else: the packs also hold other
-    people's tombstones. Returns how many events were new, and why packs could not be read.
+    Events that were erased in this home are erased again, but no others: the packs also hold
+    tombstones of other people. Return how many events were new, and why packs could not be read.
     """
     total, unread, packs = 0, set[str](), list(packs)
     gone = _blank_in(packs)
@@ -133,7 +134,7 @@ def absorb_all(journal: Journal, packs: Iterable[str]) -> tuple[int, list[str]]:
 
 
 def _blank_in(packs: Iterable[str]) -> set[str]:
-    """Return the events that any of these packs has without content: they were erased.
+    """Return the hashes of events that any of these packs has without content: they were erased.
 
     Errors are ignored here; merging reports them.
     """
@@ -149,9 +150,9 @@ def _blank_in(packs: Iterable[str]) -> set[str]:
 
 
 def _as_here(journal: Journal, session: str) -> Entitled:
-    """Return who may erase when this home's own packs are merged again.
+    """Return the rule for who may erase when packs of this home are merged again.
 
-    The end of a session was only ever accepted from those who are entitled to it.
+    This home has accepted the tombstone of a session only from devices that are entitled to it.
     """
     rights = journal.rights(session)
     return lambda device, of: not of or rights.may_erase(device, of)
@@ -168,7 +169,7 @@ class _ImportOptions(NamedTuple):
 
 
 class MergeResult(NamedTuple):
-    """The result for events that came together: how many were new, and which must wait."""
+    """The result for events of a remote: how many were new, and which must wait for others."""
 
     new: int
     left: list[Sealed]
@@ -182,9 +183,9 @@ def merge_events(
     *,
     entitled: Entitled | None = None,
 ) -> MergeResult:
-    """Merge events from a remote into the store; those whose past is missing are left.
+    """Merge events of a remote into the store, except those whose predecessors are missing.
 
-    `entitled` as in `Journal.absorb`.
+    `entitled` decides who may erase, as in `Journal.absorb`.
     """
     verdict = _judge(journal, session, events, _ImportOptions("the remote", True, entitled))
     if verdict.why:
@@ -206,7 +207,7 @@ def merge_events(
         with journal.store.view(session) as view:
             merged |= {as_sealed(stored).hash for stored in view.events()}
     except NoSession:
-        pass  # its beginning has not come yet
+        pass  # the first events of the session have not arrived yet
     return MergeResult(new, [sealed for sealed in events if sealed.hash not in merged])
 
 
@@ -270,7 +271,7 @@ def _judge(
 
 
 def _require_no_own_ids(journal: Journal, session: str, fresh: Iterable[Sealed], name: str) -> None:
-    """Refuse unknown events under an id of this device: our next events could not be pushed."""
+    """Refuse unknown events under an id of this device: its next events could not be pushed."""
     ours = journal.store.machine.devices()
     if any(ev.parse_header(sealed.header).device in ours for sealed in fresh):
         raise Refused(
@@ -294,18 +295,21 @@ def _reason_to_skip(
         return "it was forgotten on this device, and a forgotten session is not restored"
     if any(ev.parse_header(sealed.header).session != session for sealed in here[:1]):
         return "this home has another session whose id differs only in upper and lower case"
-    # A pack alone never erases anything: that is the user's decision.
+    # A pack alone never erases content: only the user decides that.
     tombstones = Tombstones(map(ev.read, fresh))
     is_entitled = entitled is not None and tombstones.erase_all(entitled)
     if tombstones.whole and not is_entitled and any(sealed.data is not None for sealed in here):
-        return "it was forgotten where the pack was written, but stays here"
+        return "it was forgotten where the pack was written, but stays on this device"
     return ""
 
 
 def _select_closed(
     session: str, fresh: list[Sealed], headers: dict[str, Header], *, name: str, partial: bool
 ) -> list[Sealed]:
-    """Return the events whose whole past is held or among them."""
+    """Return the new events whose predecessors are all in this home or among the new events.
+
+    `headers` are those of the events in this home. Unless `partial`, refuse any other event.
+    """
     found: list[Sealed] = []
     by_hash = {sealed.hash: sealed for sealed in fresh}
     for event in in_order(map(ev.read, fresh)):
@@ -317,7 +321,7 @@ def _select_closed(
             raise Damaged(
                 f"{name} cannot be imported",
                 why=f"event {event.address} of {session}: {wrong}",
-                hint="import the packs before it first, oldest first",
+                hint="import the older packs of this backup first, the oldest first",
                 session=session,
                 file=name,
             )
@@ -325,7 +329,7 @@ def _select_closed(
 
 
 def select_with_complete_past(session: str, events: Iterable[Sealed]) -> list[Sealed]:
-    """Return the events whose whole past is among them."""
+    """Return the events whose predecessors are all among these events."""
     return _select_closed(session, list(events), {}, name="", partial=True)
 
 
@@ -359,7 +363,7 @@ class _Merging:
                 self._merge()
 
     def finish(self) -> None:
-        """Complete the session: merge what is still waiting, and record the result."""
+        """Complete the current session: merge the items that still wait, and add its result."""
         if not self._session:
             return
         self._merge()
@@ -379,7 +383,7 @@ class _Merging:
                 self._session, fresh, self._waiting, entitled=may, gone=gone or frozenset()
             )
         except Refused as error:
-            # The session was forgotten after it was judged.
+            # The session was forgotten after it was checked.
             self._verdict = _Verdict([], 0, len(self._events), str(error))
         else:
             self._added = (self._added or 0) + added
@@ -387,7 +391,10 @@ class _Merging:
         self._waiting = []
 
     def _record_hearsay(self, may: Entitled | None) -> None:
-        """Trust a backup as the user's own, unless something here contradicts it."""
+        """Record which events of the pack are hearsay.
+
+        A backup counts as the user's own unless events of this home contradict it.
+        """
         verdict = self._judge_once()
         if not verdict.why:
             is_trusted = not self._options.foreign and not verdict.kept
@@ -400,7 +407,7 @@ class _Merging:
         return self._verdict
 
     def _is_wanted(self, blob: Blob) -> bool:
-        """Return whether to store a blob: new events bring all their content."""
+        """Return whether to store a blob: it belongs to new events, or is missing in this home."""
         verdict = self._judge_once()
         if verdict.why or verdict.fresh:
             return not verdict.why

@@ -1,7 +1,7 @@
 """The stored state of a session: the core, and rows that are read on demand.
 
-Reading it needs neither the rules nor the fold, so a briefing starts without them. What is damaged
-or of another version is folded again from the events.
+Reading it needs neither the rules nor the fold, so a briefing starts without loading them. A state
+that is damaged or of another version is folded again from the events.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class StoredRows(Rows):
         if asked not in self._selected:
             rows = self._select(view, table, open_only=open_only, newest=newest, limit=limit)
             if limit < 0:
-                return rows  # which may be many
+                return rows  # do not add the table to the cache: it may be large
             self._selected[asked] = rows
         return list(self._selected[asked])
 

@@ -29,7 +29,7 @@ class Topic:
         return self._recorder.record(body, key=key)
 
     def _inside(self, path: str) -> str:
-        """Return a path relative to the project; one outside it is refused."""
+        """Return a path relative to the project; refuse a path outside the project."""
         from forestay.workspace.tree import relative  # start-up
 
         return relative(path, self._context.workspace.tree.root)

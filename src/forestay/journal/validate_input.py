@@ -1,11 +1,11 @@
 """Validate what enters an event: storable values, within limits, without secrets.
 
-Every text of a body is checked, whatever its field is called; only digests are exempt, by their
-type. What cannot be stored is refused before anything is written. Secrets are removed, and
+Every text of a body is checked, in any field; only digests are exempt, by their type. A text that
+cannot be stored is refused before anything is written. Secrets are removed, and the field
 `redacted` then names their kinds.
 
-What another program wrote is not refused, because it is in its file anyway: it is *coerced*, cut to
-the limits and stripped of control characters.
+A text that another program wrote is not refused, because it is in that program's file anyway: it is
+*coerced*, that is, cut to the limits and stripped of control characters.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ _ONE_LINE = frozenset({"goal", "what", "title", "name", "type", "reason", "key",
 _IDS = frozenset({"step", "agent", "claim", "parent", "blocking_on", "proof"})
 _IN_LINE = _ONE_LINE | _IDS
 _VERBATIM = frozenset({"argv"})
-"""Command arguments that are run again: spaces at their ends matter."""
+"""Fields with command arguments that are run again: spaces at their ends matter."""
 _NOTHING = "?"
-"""Replaces a text of which nothing can be stored."""
+"""The text that replaces one of which nothing can be stored."""
 _FACT_FIELDS = {
     "id": "step",
     "position": "step",
@@ -40,9 +40,9 @@ _FACT_FIELDS = {
     "artifacts": "path",
     "command": "name",
 }
-"""Fields of facts that have another name in events."""
+"""Fields of facts → the name of the same field in events, where the two differ."""
 _FREE_KEYS = ("attributes", "evidence", "tokens_by_agent")
-"""Fields of facts that hold maps whose keys are names of the user."""
+"""Fields of facts that hold maps whose keys are names that the user chose."""
 _NUMBERS = (int, bool, float, int | None, float | None)
 _NAMING = frozenset({ev.StepAdded, ev.AgentStarted, ev.ClaimDeferred})
 
@@ -77,7 +77,7 @@ def admit(body: Body, redactor: Redactor, *, foreign: bool = False) -> Body:
 def _is_already_clean(body: Body, redactor: Redactor) -> bool:
     """Return whether all texts are plain and cannot hold a secret, the usual case."""
     if isinstance(body, ev.AttributeSet):
-        return False  # by its key, the value may be a secret
+        return False  # a value may be a secret because of the name of its key
     texts: list[str] = []
     for field in _texts(type(body)):
         value = getattr(body, field)
@@ -100,7 +100,7 @@ def _is_plain(field: str, text: str) -> bool:
 def admit_actor(actor: str, redactor: Redactor) -> str:
     """Return the actor in the form that is stored: one short line without secrets.
 
-    An agent's name is redacted separately, so that it is the same here and in the bodies.
+    The name of an agent is redacted separately, so that it is the same here and in event bodies.
     """
     whole = coerce_input(actor, limit=len(actor) + 1, lines=False)
     prefix = _AGENT if whole.startswith(_AGENT) else ""
@@ -162,7 +162,7 @@ def _section_text(field: str, value: str) -> str:
 
 
 def _named_text(field: str, value: str) -> str:
-    """Check a name: a new one must be easy to type, an imported one only has to be one line."""
+    """Return a checked name: a new one must be easy to type, an imported one must be one line."""
     if field in _IDS:
         return clean_id(value, field.replace("_", " "))
     return _checked_text(field, value)
@@ -188,9 +188,9 @@ def _cut_text(field: str, value: str) -> str:
 
 
 def clean_facts(value: Any, redactor: Redactor, field: str = "text") -> Any:
-    """Return what the journal would store of plain facts that another program wrote.
+    """Return plain facts of another program in the form in which the journal would store them.
 
-    The fields of facts are named as those of the events that record them, but for some.
+    Most fields of facts have the name of the event field that stores them; `field` is that name.
     """
     if isinstance(value, str) and value:
         clean, _ = redactor.text(_whole_text(field, value))

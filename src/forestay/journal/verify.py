@@ -57,7 +57,7 @@ def check_chain(view: View) -> list[Finding]:
 
 
 def require_sound(view: View, hint: str) -> None:
-    """Refuse a damaged session; events that were lost earlier do not count."""
+    """Raise `Damaged` if the session is damaged; events known to be lost do not count."""
     wrong = [one.what for one in check_chain(view) if one.code != "lost"]
     if wrong:
         id = view.session
@@ -65,7 +65,7 @@ def require_sound(view: View, hint: str) -> None:
 
 
 def check_content(store: Store, view: View) -> list[Finding]:
-    """Check that the blobs of the events, which must be intact, exist unchanged."""
+    """Check that all blobs of the events exist unchanged; the events must be intact."""
     return [] if view.keeps_content() else list(_missing_content(store, view.events()))
 
 
@@ -86,7 +86,7 @@ def verify(store: Store, session: str) -> Report:
 
 
 def _is_of_another_version(view: View) -> bool:
-    """Return whether another version of Forestay computed the state: not an error."""
+    """Return whether another version of Forestay computed the state; that is not an error."""
     return view.fold > 0 and view.fold != FOLD_VERSION
 
 
@@ -107,7 +107,8 @@ def chain_findings(view: View, stored: Sequence[Stored]) -> Iterator[Finding]:
             yield _error("broken", f"event {one.seq}: {wrong}", one.seq)
         headers[sealed.hash] = header
     if view.seq < len(stored):
-        yield _error("tail", f"{len(stored)} event(s) are there, {view.seq} are listed", view.seq)
+        what = f"{len(stored)} event(s) are stored, but {view.seq} are listed"
+        yield _error("tail", what, view.seq)
     elif view.seq > len(stored):
         yield _error("tail", f"the last {view.seq - len(stored)} event(s) are missing", view.seq)
     left = view.remembered

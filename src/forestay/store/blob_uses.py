@@ -1,8 +1,8 @@
 """Which sessions use which blobs: the content that is stored outside their events.
 
 The table `blob_use` is an index that is derived from the events. During a repair, and before
-content is erased, it is compared with them. All digests are bytes here, because a damaged
-digest may not be valid text.
+content is erased, the table is compared with the events. All digests are bytes here, because a
+damaged digest may not be valid text.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ _DROP = "DELETE FROM blob_use WHERE CAST(digest AS BLOB) = ? AND session = ?"
 
 
 def wrong(run: Read, is_intact: Callable[[int], bool]) -> tuple[set[Use], set[Use]]:
-    """Return the rows that the table lacks, and those that no event explains.
+    """Return the rows that the table `blob_use` lacks, and its rows that no event explains.
 
-    A damaged event may have named any content, so the rows of its session count as right.
+    A damaged event may have named any content, so all rows of its session count as correct.
     """
     kept, there = {digest for (digest,) in run(_STORED)}, set(run(_USES))
     if not kept and not there:
@@ -45,7 +45,7 @@ def wrong(run: Read, is_intact: Callable[[int], bool]) -> tuple[set[Use], set[Us
 
 
 def mend(connection: sqlite3.Connection, is_intact: Callable[[int], bool]) -> int:
-    """Make the table equal to the events; return how many rows were wrong."""
+    """Correct the table `blob_use` by the events; return how many rows were wrong."""
     missing, surplus = wrong(connection.execute, is_intact)
     connection.executemany(_ADD, sorted(missing))
     connection.executemany(_DROP, sorted(surplus))
@@ -75,4 +75,4 @@ def names(header: bytes, data: bytes) -> Iterable[bytes]:
     try:
         return [name.encode() for name in blob_names(Sealed(header, None, data))]
     except Damaged:
-        return digests_in(data)  # an event of a newer kind may use any digest in it
+        return digests_in(data)  # an event of an unknown kind may use any digest in its data

@@ -59,7 +59,7 @@ class Stored(Entry):
 
 
 class Head:
-    """The end of the chain this device writes for a session, stored outside the tables too."""
+    """The last event of the chain that this device writes; stored outside the tables too."""
 
     __slots__ = ("device", "hash", "n")
 
@@ -104,7 +104,7 @@ class Batch:
 
 
 class View:
-    """One session at one moment. Reads can be repeated and always return the same.
+    """One session at one moment: repeated reads return the same, whatever others write.
 
     `remembered` is the last head that this device acknowledged before that moment; it is stored
     outside the tables. If the journal does not contain it, events were lost. `listed_well` is
@@ -163,9 +163,9 @@ class View:
         newest: bool = False,
         keyless_only: bool = False,
     ) -> Iterator[Stored]:
-        """Iterate over events by arrival number, from the one after `after`.
+        """Yield events by arrival number, from the one after `after`.
 
-        `newest` reverses the order. With `keyless_only`, only those appended without a key.
+        `newest` reverses the order. With `keyless_only`, yield only events without a key.
         """
         raise NotImplementedError
 
@@ -315,7 +315,7 @@ def sum_of_line(line: Sequence[object]) -> int:
 
 
 class Repaired:
-    """What a repair did, what it could not restore, and which sessions must be folded again.
+    """The result of a repair: what was done or lost, and which sessions must be folded again.
 
     `strays` are events whose arrival numbers belong to other events; after the journal has merged
     them, a second repair removes the duplicates.
@@ -349,7 +349,7 @@ class Maintenance:
         raise NotImplementedError
 
     def remarks(self) -> list[Finding]:
-        """Return findings about the database server."""
+        """Return findings about the database server, such as an unsafe setting."""
         return []
 
     def flaws(self) -> list[Finding]:

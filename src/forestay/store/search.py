@@ -33,14 +33,15 @@ def split_words(text: str) -> list[str]:
     clean = text.replace("\0", " ").encode("utf-8", "replace").decode()
     words = list(dict.fromkeys(clean.split()))
     if len(words) > MOST_WORDS:
-        raise InvalidInput(f"{len(words)} words to search for; at most {MOST_WORDS}")
+        what = f"a search can have at most {MOST_WORDS} words, not {len(words)}"
+        raise InvalidInput(what, hint="search for fewer words")
     return words
 
 
 def read_unread(
     behind: Iterable[tuple[int, str, int]], open_view: OpenView, text_of: TextOf, most: int
 ) -> list[Unread]:
-    """Return what is not indexed of these sessions (number, id, last indexed event).
+    """Return the events of sessions (number, id, last indexed event) that are not indexed yet.
 
     At most `most` events are read; a negative number is all of them.
     """
@@ -49,7 +50,7 @@ def read_unread(
         part = Unread(number, session, indexed)
         with open_view(session) as view:
             events = list(view.events(after=indexed, limit=most))
-            # Where events are missing the index still gets to the end.
+            # If events are missing, the session must still count as indexed up to its end.
             part.reached = events[-1].seq if len(events) == most else view.seq
         for stored in events:
             if text := read_text(stored, text_of):

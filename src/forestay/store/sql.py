@@ -1,7 +1,8 @@
 """What stores with SQL tables share: statements, and what is read with them.
 
-The statements are written once. `Statements` spells them for one store: how it names tables, marks
-values, compares ids in any case. Events lie differently in each store, so each reads its own.
+The statements are written once. `Statements` adapts them to one store: how it names tables, marks
+values, and compares ids in any case. Each store has another table of events, so the statements that
+read events are not here.
 
 A blob is stored in compressed parts, each with a checksum, so that damage or a missing part is
 found without decompressing anything.
@@ -66,7 +67,7 @@ class Statements:
 
 
 def at_most(limit: int) -> int:
-    """Return a limit for a statement; a negative one is none."""
+    """Return a limit for a statement; a negative number means no limit."""
     return min(limit, MOST) if limit >= 0 else MOST
 
 
@@ -134,11 +135,11 @@ class SqlStore(Store):
         raise NotImplementedError
 
     def _comparable(self, id: str) -> str:
-        """Return an id as it is compared with the column of keys."""
+        """Return an id in the form of the column that ids are compared with."""
         return id
 
     def _in_project(self, project: object) -> tuple[str, object]:
-        """Return the condition that a session is in a project, or in none, and its value."""
+        """Return the SQL condition "is in this project" (None: in no project), and its value."""
         raise NotImplementedError
 
     def catalogue(
@@ -190,7 +191,7 @@ class SqlStore(Store):
 
 
 def pack_blobs(blobs: Iterable[tuple[str, bytes]]) -> list[tuple[str, list[bytes]]]:
-    """Return content (SHA-256, bytes) in the parts that are stored."""
+    """Return (SHA-256, compressed parts) for each blob (SHA-256, bytes)."""
     return [(digest, _pack(digest, data)) for digest, data in blobs]
 
 
@@ -217,7 +218,7 @@ def unpack_blob(digest: str, parts: Sequence[bytes]) -> bytes | None:
 
 
 def is_undamaged(digest: str, parts: Sequence[bytes]) -> bool:
-    """Return whether all parts of a blob are there as they were written."""
+    """Return whether all parts of a blob exist and are as they were written."""
     sums = (
         _sum_of_part(digest, n, len(parts), memoryview(part)[:-4]) == part[-4:]
         for n, part in enumerate(parts)

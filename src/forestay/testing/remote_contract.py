@@ -1,6 +1,6 @@
-"""What every remote must do, as tests. An adapter is done when all of them pass.
+"""Tests of what every remote must do. An adapter is complete when all of them pass.
 
-An adapter's test module defines how one is opened over fresh data and inherits the rest:
+The test module of an adapter defines how to open a remote over empty data, and inherits the tests:
 
     class TestMyRemote(RemoteContract):
         @pytest.fixture
@@ -29,11 +29,11 @@ BAD_NAMES += ["b/a.part"]
 class RemoteContract:
     @pytest.fixture
     def opener(self) -> Callable[[], Remote]:
-        raise NotImplementedError("an adapter's test class has a fixture `opener` of its own")
+        raise NotImplementedError("an adapter's test class needs its own fixture `opener`")
 
     @pytest.fixture
     def another(self, opener: Callable[[], Remote]) -> Iterator[Callable[[], Remote]]:
-        """Return a function that opens one more over the same data."""
+        """Yield a function that opens one more remote over the same data."""
         opened: list[Remote] = []
 
         def open_one() -> Remote:

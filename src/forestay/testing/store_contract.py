@@ -1,14 +1,14 @@
-"""What every store must do, as tests. An adapter is done when all of them pass.
+"""Tests of what every store must do. An adapter is complete when all of them pass.
 
-An adapter's test module defines where its data is and inherits the rest:
+The test module of an adapter defines where its data is, and inherits the tests:
 
     class TestMyStore(StoreContract):
         @pytest.fixture
         def place(self, tmp_path: Path) -> MyPlace:
             return MyPlace(partial(open_store, "my:…", str(tmp_path), clock=Clock()))
 
-Each test gets a fresh place, in any order. What an adapter does not declare in `Capabilities` is
-skipped; everything else is required.
+Each test gets a new, empty place. Tests of functions that an adapter does not declare in
+`Capabilities` are skipped; all others must pass.
 """
 
 from __future__ import annotations

@@ -24,7 +24,7 @@ _COLUMNS = "number, agent, native, session, process, folder, transcript, began, 
 
 
 class Flight:
-    """A tool call in progress, of the sub-agent `agent` if that is given."""
+    """A tool call in progress; `agent` is the sub-agent that made it, "" for the agent itself."""
 
     __slots__ = ("agent", "doing", "since", "tool")
 
@@ -91,7 +91,7 @@ class RunChange:
 
 class AgentRuns(Topic):
     def find(self, agent: str, native: str) -> Run | None:
-        """Return the run of an agent by its own id, with its flights, or None."""
+        """Return the run to which the agent gave the id `native`, with its flights, or None."""
         found = self._read(
             f"SELECT {_COLUMNS} FROM run WHERE agent = ? AND native = ?", (agent, native)
         )

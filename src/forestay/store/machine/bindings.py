@@ -2,9 +2,9 @@
 
 A *binding* connects a session with the files of one format at one *place* (a path); a place belongs
 to one session. A binding that was released stays stored without its place, so that its session can
-bind again. A *rendering* is the content that Forestay once wrote into a file of a binding. By the
-renderings, content found later is recognized as the present one, as an older one that a tool
-restored, or as an edit, which is then compared with the most similar rendering. Renderings are a
+bind again. A *rendering* is the content that Forestay once wrote into a file of a binding. Content
+found in a file later is compared with them: it is the newest rendering, an older one that a tool
+restored, or an edit, which is then compared with the most similar rendering. Renderings are a
 cache: without one, an unchanged file looks edited, and the comparison finds nothing new.
 """
 
@@ -86,7 +86,7 @@ class Bindings(Topic):
         return next((one for one in found if _is_same(one.place, place)), None)
 
     def named(self, format_id: str, native: str) -> list[Binding]:
-        """Return the bindings with this id in a format, at any place."""
+        """Return the bindings whose files have the id `native` in a format, at any place."""
         rows = self._read(
             f"SELECT {_COLUMNS} FROM binding b JOIN session s ON s.number = b.session"
             " WHERE b.format = ? AND b.native = ?",
@@ -110,7 +110,7 @@ class Bindings(Topic):
         *,
         soon: bool = False,
     ) -> bool:
-        """Bind a place to a session; return False if it belongs to another one.
+        """Bind a place to a session; return False if the place belongs to another session.
 
         The binding is durable when this returns; if `soon`, a power cut can undo it.
         """
@@ -149,7 +149,7 @@ class Bindings(Topic):
         return self._tables.write(act)
 
     def released_ids(self, session: str, format_id: str) -> list[tuple[str, str]]:
-        """Return the ids that a session released in a format, with their roots, the last first."""
+        """Return (id in the format, folder) of the bindings a session released, the last first."""
         rows = self._read(
             "SELECT b.native, b.root FROM binding b JOIN session s ON s.number = -b.session"
             f" WHERE s.{BY_ID} AND b.format = ? ORDER BY b.number DESC",
@@ -158,7 +158,7 @@ class Bindings(Topic):
         return [(native, root) for native, root in rows]
 
     def released_by(self, format_id: str, native: str, root: str) -> str:
-        """Return the session that last released an id in a folder, or ""."""
+        """Return the session that last released the files with this id in a folder, or ""."""
         rows = self._read(
             "SELECT s.id FROM binding b JOIN session s ON s.number = -b.session"
             " WHERE b.session < 0 AND b.format = ? AND b.native = ? AND b.root = ?"
@@ -221,8 +221,8 @@ class Bindings(Topic):
     def rendered(self, new: Sequence[Note], *, lasting: bool = False) -> None:
         """Record, in one transaction, what is about to be written into the files of bindings.
 
-        A power cut can undo the record unless it is `lasting`. Then the files look edited, and are
-        compared once more.
+        A power cut can undo the record unless it is `lasting`. If it does, the files look edited
+        and are compared once more, without harm.
         """
 
         def act(connection: sqlite3.Connection) -> None:
@@ -271,8 +271,8 @@ def _add(
 ) -> None:
     """Store one rendering of a file, and delete those that are too old."""
     ((last,),) = connection.execute(_LAST, place)
-    # With little memory: allocating the usual 256 kB each time can take ten times as long as the
-    # work on a small file.
+    # Compress with little memory: allocating the usual 256 kB each time can take ten times as long
+    # as compressing a small file.
     squeeze = zlib.compressobj(1, zlib.DEFLATED, 13, 5)
     packed = squeeze.compress(data) + squeeze.flush() if data else b""
     connection.execute(

@@ -52,13 +52,13 @@ def settle_device(
 
 
 def change_device(connection: sqlite3.Connection, id: str) -> None:
-    """Use another device id from now on; remember the previous one."""
+    """Change the device id of this home, and remember the previous one."""
     remember_device(connection)
     connection.execute("UPDATE meta SET value = ? WHERE key = 'device'", (id,))
 
 
 def remember_device(connection: sqlite3.Connection, id: str = "") -> None:
-    """Remember an id, or else the present one, as a device id of this home."""
+    """Remember a device id as one that this home used; by default the present one."""
     found = [(id,)] if id else connection.execute(_DEVICE).fetchall()
     rows = [(f"{_FORMER}{one}", "") for (one,) in found if _is_device_id(one)]
     connection.executemany("INSERT OR IGNORE INTO meta VALUES (?, ?)", rows)

@@ -25,9 +25,9 @@ if TYPE_CHECKING:
 
 
 KEY_CHANGE = "turn"
-"""The word for changes of a session's keys, each with the owner's key it is encrypted to."""
+"""The word for changes of a session's keys; the value is the owner's key that can decrypt it."""
 REFUSED = "refused"
-"""The word for refused packs, each with a digest of the keys and statements that decided it."""
+"""The word for refused packs; the value is a digest of the keys and statements that led to it."""
 UNSHARE = "unshare"
 """The word for persons who still have to be removed from a session, by device group."""
 DOUBT = "doubt"
@@ -38,9 +38,9 @@ LEFT = "left"
 """The word for the former place of a session that was joined with another, and its packs."""
 PARALLEL = "beside"
 """The word for the first events of branches that the owner of a session wrote under the id of
-another person's branch, each with that id; stored under no remote."""
+another person's branch; the value is that id. Stored under no remote."""
 FOREIGN = "foreign"
-"""The word for events under an id of this home that another person signed; stored likewise."""
+"""The word for events that another person signed under an id of this home; of no remote."""
 _PERSON, _SHARED = "person ", "shared "
 """Prefixes of the keys of facts about chains, and about sessions."""
 _CIRCLE, _CALLED, _DESKTOP = "circle", "called", "desktop"
@@ -87,7 +87,7 @@ class Known:
 
 
 class There:
-    """What a remote had of one session at the last sync."""
+    """The state of one session on a remote at the last sync."""
 
     __slots__ = ("beyond", "epoch", "error", "hash", "owner", "place", "pushed", "session")
 
@@ -143,7 +143,7 @@ class Remotes(Topic):
         return [Known(*row) for row in self._read(f"SELECT {_REMOTE} FROM remote ORDER BY name")]
 
     def any(self) -> bool:
-        """Return whether there is a remote at all."""
+        """Return whether this home has a remote."""
         return bool(self._read("SELECT 1 FROM remote LIMIT 1"))
 
     def find(self, name: str) -> Known | None:
@@ -230,7 +230,7 @@ class Remotes(Topic):
         return {str(device): str(circle) for device, circle in rows}
 
     def notes_at_home(self, session: str, word: str) -> dict[str, str]:
-        """Return the notes about a session under a word, of no remote: hash → device id."""
+        """Return the notes about a session under a word, stored under no remote: hash → device."""
         rows = self._read(
             f"SELECT name, after FROM remote_object WHERE remote = 0 AND {_NAMED}"
             " AND name >= ? AND name < ?",
@@ -247,7 +247,7 @@ class Remotes(Topic):
         return self.disputed(session).union(self.notes_at_home(session, FOREIGN).values())
 
     def note_at_home(self, session: str, word: str, noted: Mapping[str, str]) -> None:
-        """Replace all notes about a session under a word, of no remote."""
+        """Replace the notes about a session under a word, stored under no remote."""
         self._tables.write(lambda db: _note(db, 0, session, word, noted))
 
     def places_of_others(self, mine: str) -> dict[str, str]:
@@ -340,7 +340,7 @@ class Remotes(Topic):
         return {str(device): str(name) for _, device, name in self._read(sql)}
 
     def rename_devices(self, names: Mapping[str, str], circle: str) -> None:
-        """Rename devices of a group, all of these at once."""
+        """Rename devices of a group, old name → new name; all at once, so that names can swap."""
         cases = " ".join("WHEN ? THEN ?" for _ in names)
         pairs = [word for pair in names.items() for word in pair]
         marks = ", ".join("?" for _ in names)
@@ -396,8 +396,9 @@ class Remotes(Topic):
     ) -> None:
         """Record what a remote has of a session, in one transaction.
 
-        `chains` and `turns` replace those of the last sync; `gone` are the names of packs that are
-        no longer on the remote.
+        `found` are packs that were checked; `gone` are the names of packs that are no longer on the
+        remote. `chains` and `turns` (the changes of the session's keys) replace those of the last
+        sync, unless they are None.
         """
         whose = (remote.number, there.session)
 

@@ -1,4 +1,4 @@
-"""The PostgreSQL store, for servers and fleets: journals there, machine tables in a local SQLite.
+"""The PostgreSQL store: journals on a server, the tables of one machine in a local SQLite file.
 
 Main modules: `store`, `append`, `connection`.
 """

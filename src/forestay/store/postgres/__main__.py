@@ -15,5 +15,5 @@ if __name__ == "__main__":
         sys.exit("usage: python -m forestay.store.postgres [SCHEMA]")
     try:
         print(";\n".join([*statements(name), ""]), flush=True)  # noqa: T201
-    except BrokenPipeError:  # enough was read
+    except BrokenPipeError:  # the reader of the output has closed it
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

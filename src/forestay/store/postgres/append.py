@@ -1,12 +1,13 @@
 """Append to a session on a PostgreSQL server, exactly once even if the connection breaks.
 
-An append takes two round trips: one locks and reads the session's row, then the plan decides, and
-one writes everything and commits. A process that has just written to the session needs only one:
-the plan decides by what this process wrote last, and the statement writes only if nothing changed.
+An append takes two round trips: the first locks and reads the session's row, then the plan decides,
+and the second writes everything and commits. A process that has just written to the session needs
+only one: the plan decides by what this process wrote last, and the statement writes only if no
+other process has written since.
 Arrival numbers are assigned under the lock of the row, so they are unique and have no gaps.
 
 If the connection breaks, the append is repeated: the row lock makes it wait for the outcome of the
-first attempt, and before anything is sent again, the event is searched on the server.
+first attempt, and before anything is sent again, the server is asked whether it has the event.
 """
 
 from __future__ import annotations
@@ -63,7 +64,7 @@ _COLUMNS = (
     *SHOWN,
 )
 _SELDOM = ("fold", "status", "goal", "archived", "forgotten", "began")
-"""Columns that most appends do not change, and then do not send."""
+"""Columns that most appends do not change; they are sent only if they change."""
 _M = 1 << SUM_BITS
 _UPDATE = """
     UPDATE @session SET {} WHERE number = {} RETURNING number, row_sum
@@ -161,7 +162,7 @@ class Appender:
         self._planning: set[int] = set()
 
     def record(self, append: Append) -> PgView:
-        """Append; repeat it after a broken connection. Return the new state of the session."""
+        """Append, again if the connection breaks; return the new state of the session."""
         self.require_outside()
         self._planning.add(get_ident())
         try:
@@ -189,8 +190,8 @@ class Appender:
     def _try_at_once(self, append: Append) -> PgView | None:
         """Append in one round trip to a session that this process has just written to.
 
-        It takes effect only if no other process has written since. If one has, or if the plan
-        refuses, return None: the append is then repeated under the lock.
+        It takes effect only if no other process has written to the session since. If one has, or if
+        the plan refuses, return None: the caller then repeats the append under the lock.
         """
         known = self._known.pop(known_text(append.session), None)
         if known is None:
@@ -221,7 +222,7 @@ class Appender:
         return view
 
     def _cache_session(self, work: Saving, answer: Sequence[Any]) -> None:
-        """Remember the present state of a session for the next append."""
+        """Remember the state of a session after this append, for the next one."""
         if len(self._known) >= _MOST_AT_HAND:
             self._known.clear()
         key, found = work.found(answer[0], answer[1])
@@ -250,7 +251,7 @@ class Appender:
         return view
 
     def _lock(self, connection: Connection, session: str) -> PgView:
-        """Return the session, its row locked until the transaction ends."""
+        """Lock the row of a session until the transaction ends; return the session."""
         key = known_text(session)
         with connection.pipeline():
             connection.execute(_BEGIN)
@@ -387,7 +388,7 @@ class Saving:
         self._view.event_sum = within(total + sum(sum_of_event(seq, one) for seq, one in after))
 
     def write(self, connection: Connection) -> Cursor:
-        """Send the batch; the answer has the number of the session and the sum over its rows."""
+        """Send the batch; the answer is the number of the session and the sum over its rows."""
         view = self._view
         if self.batch.fresh_rows and view.exists:
             connection.execute(self._sql("DELETE FROM @row WHERE session = %s"), (view.number,))
@@ -397,7 +398,7 @@ class Saving:
     def ask(
         self, connection: Connection, known: Sequence[Any], *, prepares: bool
     ) -> tuple[int, ...] | None:
-        """Write in one round trip if the row of the session is still as `known`; else None."""
+        """Write in one round trip if the session's row still equals `known`; else return None."""
         values = self._values()
         values.update(zip(_WAS, _was(known), strict=True))
         whole = _seldom(values) != _was_seldom(known)
@@ -417,7 +418,7 @@ class Saving:
         return self._sql(_statement(head, events, rows, batch.fresh_rows, whole))
 
     def found(self, number: int, row_sum: int) -> tuple[str, tuple[Any, ...]]:
-        """Return the key of the session, and its line as `LOAD` would find it now."""
+        """Return the key of the session, and its row as `LOAD` would return it now."""
         self._line["number"], self._line["row_sum"] = number, row_sum
         return str(self._line["key"]), _loaded(self._line)
 
@@ -485,7 +486,7 @@ def _head(head: str, has_rows: bool, fresh_rows: bool, whole: bool) -> str:
 def put_blobs(
     connection: Connection, sql: Sql, view: PgView, blobs: Sequence[tuple[str, list[bytes]]]
 ) -> None:
-    """Store content for a session; damaged content is repaired."""
+    """Store blobs for a session; replace stored parts that are damaged."""
     connection.execute(sql(LOCK_BLOBS.format("_shared")))
     for digest, parts in blobs:
         connection.execute(sql(_PUT_PARTS), (digest, list(range(len(parts))), parts))
@@ -499,7 +500,7 @@ def put_blobs(
 
 
 def erase_events(connection: Connection, sql: Sql, view: PgView, batch: Batch) -> list[str]:
-    """Erase the events that a batch names; return the blobs that other events still name."""
+    """Erase the data of events that a batch names; return the blobs that others still name."""
     from forestay.store.blob_uses import names
 
     connection.execute(
@@ -514,7 +515,7 @@ def erase_events(connection: Connection, sql: Sql, view: PgView, batch: Batch) -
 def erase_content(connection: Connection, sql: Sql, view: PgView, named: list[str]) -> None:
     """Erase blobs that no event names any more, and the search text of a session."""
     key = folded(view.session)
-    # Prevent that content is erased which another session begins to use at this moment.
+    # Content that another session begins to use at this moment must not be erased.
     connection.execute(sql(LOCK_BLOBS.format("")))
     connection.execute(
         sql(f"DELETE FROM @blob_use WHERE session = {_NUMBER} AND digest <> ALL(%s)"), (key, named)

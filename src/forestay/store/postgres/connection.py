@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 _MOST_IDLE = 4
 MOST = 16
-"""Connections that one process has at a time."""
+"""The most connections that one process has at a time."""
 _PATIENCE = 10
 SCHEMA = re.compile("[a-z_][a-z0-9_]{0,40}")
 _OURS = {"schema": "forestay", "prepare": "yes"}
@@ -94,7 +94,7 @@ def _parsed(url: str) -> tuple[dict[str, str], dict[str, Any]]:
         known = conninfo.conninfo_to_dict(f"{base}?{rest}" if rest else base)
     except (psycopg.Error, ValueError):
         # The driver's message quotes parts of the URL, and one of them may be the password.
-        raise InvalidInput(bad, why="it cannot be parsed", hint=_FORM) from None
+        raise InvalidInput(bad, why="its text cannot be parsed as a URL", hint=_FORM) from None
     ports = str(known.get("port") or "0").split(",")
     if "@" in str(known.get("dbname", "")) or not all(port.isdecimal() for port in ports):
         # The password has an unescaped character: the part after it would be shown.
@@ -108,7 +108,7 @@ def _parsed(url: str) -> tuple[dict[str, str], dict[str, Any]]:
 
 
 def _shown(given: dict[str, Any], schema: str) -> str:
-    """Return a URL of the same place, without the password."""
+    """Return the URL of a place without the password."""
     from urllib.parse import quote, urlencode
 
     hosts = str(given.get("host") or "")
@@ -133,7 +133,7 @@ class Server:
     def __init__(
         self, place: Place, *, clock: Clock, timeout: float, is_known: bool = False
     ) -> None:
-        """`is_known`: this home has used the server before. If it is down, wait for it."""
+        """With `is_known`, this home has used the server before: if it is down, wait for it."""
         self.place = place
         self._is_known = is_known
         self.clock = clock
@@ -153,7 +153,7 @@ class Server:
         return schema.named(text, self.place.schema)
 
     def read(self, sql: str, values: Sequence[object] = ()) -> Rows:
-        """Return the rows of one query, repeated if the connection breaks; none without tables."""
+        """Return the rows of one query; [] without tables. Repeat it if the connection breaks."""
         if any(isinstance(value, str) and "\0" in value for value in values):
             return []  # such a text cannot be stored
 
@@ -171,7 +171,7 @@ class Server:
         return read
 
     def use(self, act: Callable[[Connection], T], operation: str = "read") -> T:
-        """Run `act` with a connection; raise `Lost` if it breaks, `NotThere` without tables."""
+        """Run `act` with a connection; raise `Lost` if that breaks, `NotThere` without tables."""
         connection = self.borrow()
         try:
             return act(connection)
@@ -278,7 +278,7 @@ class Server:
         if code in _NOT_THERE_YET and not self.is_set_up():
             return NotThere()
         if isinstance(error, psycopg.DataError) and not code:
-            code = "22"  # the driver itself refused it
+            code = "22"  # the driver refused the value before sending it
         kind, what, hint = MEANING.get(code) or MEANING.get(code[:2]) or _UNKNOWN
         why = self.place.clean(error.diag.message_primary or str(error))
         return kind(what, why=why, hint=hint, operation=operation, file=self.place.shown)
@@ -307,7 +307,7 @@ _IDLE = psycopg.pq.TransactionStatus.IDLE
 
 
 def _new_slots() -> SimpleQueue[None]:
-    """Return a slot for each connection; a queue counts faster than a semaphore."""
+    """Return a queue with one slot per connection; it is faster than a semaphore."""
     slots: SimpleQueue[None] = SimpleQueue()
     for _ in range(MOST):
         slots.put(None)
@@ -354,7 +354,7 @@ _FULL = (
     ("remaining connection slots", "try again, or raise max_connections"),
 )
 _REPORT = "to find the cause: forestay doctor"
-_UNKNOWN: tuple[type[ForestayError], str, str] = (StoreFailed, "the server refused", _REPORT)
+_UNKNOWN: tuple[type[ForestayError], str, str] = (StoreFailed, "the server failed", _REPORT)
 _WAITED = (Busy, "another program has the session locked", "try again")
 _RIGHTS = (
     "allow the role to read and write the schema (docs/postgres.md); the SQL that creates the"
@@ -363,19 +363,19 @@ _RIGHTS = (
 _HARM = (Damaged, "the tables are damaged", "see what can be saved: forestay doctor")
 
 MEANING: dict[str, tuple[type[ForestayError], str, str]] = {
-    "22": (InvalidInput, "the server cannot store this value", ""),
+    "22": (InvalidInput, "the server cannot store this value", "change the value"),
     "23": _HARM,
     "25006": (ReadOnly, "the server is a read-only replica", "use its primary server"),
     "28": (StoreFailed, "the server refused this user", _RIGHTS),
     "40": _WAITED,
     "42501": (ReadOnly, "this database role is not allowed to do that", _RIGHTS),
     "42": _HARM,
-    "53100": (StoreFailed, "the disk of the server is full", "free some space there"),
+    "53100": (StoreFailed, "the disk of the server is full", "free some space on the server"),
     "53300": (Busy, "the server has no connection left", "try again, or raise max_connections"),
-    "53": (StoreFailed, "the server lacks resources", "read its log"),
+    "53": (StoreFailed, "the server lacks resources", "read the log of the server"),
     "55P03": _WAITED,
     "57014": (Busy, "the server stopped a statement that took too long", "try again"),
-    "58": (StoreFailed, "the server could not use its files", "read its log"),
+    "58": (StoreFailed, "the server could not use its files", "read the log of the server"),
     "XX001": _HARM,
     "XX002": _HARM,
 }

@@ -1,9 +1,9 @@
 """The local database of a machine whose sessions are in a PostgreSQL store.
 
 The tables of `Machine`, the device and its secret are in a small SQLite database below the home,
-one for each store (by the id of that store). A session that one of its tables refers to has a
-*stub* there: a row with its id and nothing else. The ends of the chains written here are remembered
-in a file next to it.
+one for each store (by the id of that store). A session that one of these tables refers to has a
+*stub* in that database: a row with its id and nothing else. The last events of the chains that this
+machine writes are remembered in a file next to the database.
 
 File work is the exception: it must be committed together with its events, so it is on the server,
 under the name of this home.
@@ -108,7 +108,7 @@ class LocalSide:
         return self.open()[1]
 
     def prepare(self) -> None:
-        """Open it for a write: first create the tables, or migrate them.
+        """Prepare a write: create or migrate the tables on the server, and open the local database.
 
         Once per process this also chooses a device id and a secret, and detects a copied home.
         """
@@ -139,7 +139,7 @@ class LocalSide:
         try:
             return self._server.read(sql, values)
         except UnicodeEncodeError:
-            return []  # what cannot be encoded was never stored
+            return []  # a text that cannot be encoded was never stored
 
     def stored_ids(self, sessions: Sequence[str]) -> list[str]:
         """Return those of the sessions that exist, by their ids as they were first written."""
@@ -169,7 +169,7 @@ class LocalSide:
     def recent_device(self) -> str:
         """Return the device id; read it at most once a second, for a process that writes often.
 
-        It is not in the same transaction as the events, so reading it more often does not help.
+        The id is not read in the transaction of the events, so reading it more often is no safer.
         """
         id, until = self._device
         if not id or self._clock.monotonic() >= until:
@@ -178,7 +178,7 @@ class LocalSide:
         return id
 
     def forget_device(self) -> None:
-        """Read the device again at the next use."""
+        """Forget the cached device id, so that the next use reads it again."""
         self._device = ("", 0.0)
 
     # -- the tables of the machine -------------------------------------------------------------

@@ -62,7 +62,7 @@ class PostgresMaintenance(Maintenance):
             "SELECT checksum_failures FROM pg_stat_database WHERE datname = current_database()"
         )
         failed = int(found[0][0] or 0) if found else 0
-        text = f"the server found {failed} page(s) with a wrong checksum: see its log"
+        text = f"the server found {failed} page(s) with a wrong checksum: see the log of the server"
         return [text] if failed else []
 
     def remarks(self) -> list[Finding]:
@@ -117,10 +117,10 @@ class PostgresMaintenance(Maintenance):
 
 
 def _find_flaws(connection: Connection, server: Server) -> list[Finding]:
-    there = schema.existing_names(connection, server.place.schema)
-    if "meta" not in there:
+    present = schema.existing_names(connection, server.place.schema)
+    if "meta" not in present:
         return []
-    missing = [name for name in schema.tables() if name not in there]
+    missing = [name for name in schema.tables() if name not in present]
     found = [
         table_flaw(f"the table or index {name} is missing", fixable=name not in _EVENTS)
         for name in missing
@@ -148,8 +148,8 @@ def _bad(connection: Connection, server: Server) -> Iterator[tuple[int, str]]:
 
 def _repair(connection: Connection, server: Server) -> Repaired:
     done = Repaired()
-    there = schema.existing_names(connection, server.place.schema)
-    for name in [name for name in schema.tables() if name not in there]:
+    present = schema.existing_names(connection, server.place.schema)
+    for name in [name for name in schema.tables() if name not in present]:
         if name not in _EVENTS:
             _make(connection, server, name)
             done.done.append(f"recreated {name}")

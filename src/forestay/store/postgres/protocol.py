@@ -37,7 +37,7 @@ LOST = ("57P01", "57P02", "57P05", "08000", "08003", "08006", "25P03")
 
 
 class NotDone(Exception):
-    """The statement was refused and had no effect; sent by the driver, it raises the reason."""
+    """The statement was refused and had no effect; the driver, sending it, raises the reason."""
 
 
 class Wired(psycopg.Connection["tuple[Any, ...]"]):
@@ -52,9 +52,9 @@ class Wired(psycopg.Connection["tuple[Any, ...]"]):
     def ask(
         self, sql: str, values: Mapping[str, object], count: int, *, prepares: bool
     ) -> tuple[int, ...] | None:
-        """Return the first numbers of the only line of the answer; None if it has no line.
+        """Send a statement; return the first numbers of the row in its answer, None without a row.
 
-        Raises `NotDone` if the server refuses; an error of the driver if the lock timeout is over
+        Raise `NotDone` if the server refuses; an error of the driver if the lock timeout is over
         or the connection breaks.
         """
         text, taken = _numbered(sql)
@@ -72,12 +72,12 @@ class Wired(psycopg.Connection["tuple[Any, ...]"]):
         return self._answer(sql, count)
 
     def _prepare(self, sql: str, text: bytes, given: Sequence[object]) -> bool:
-        """Return whether a statement is prepared; one that is sent often becomes so."""
+        """Return whether a statement is prepared; prepare one that is sent often."""
         times = self._times[sql] = self._times.get(sql, 0) + 1
         if times == _TIMES_UNPREPARED + 1:
             use_openssl()
             made = self.pgconn.prepare(_name(sql), text, _types(given))
-            # Its name is derived from its text, so an existing one is the same.
+            # The name is derived from the text, so an existing statement of this name is the same.
             if made.status != pq.ExecStatus.COMMAND_OK and _code(made) != _THERE_ALREADY:
                 raise self._refusal(sql, made)
         return times > _TIMES_UNPREPARED
@@ -112,7 +112,7 @@ class Wired(psycopg.Connection["tuple[Any, ...]"]):
         if code == _WAITED:
             return psycopg.errors.LockNotAvailable(self.pgconn.get_error_message())
         if code == _NOT_PREPARED:
-            self._times.pop(sql, None)  # as with poolers; it is prepared again
+            self._times.pop(sql, None)  # a pooler dropped it: prepare it again
         return NotDone(found.get_error_message() if found is not None else "")
 
 
@@ -135,7 +135,7 @@ def _name(sql: str) -> bytes:
 
 
 def _types(given: Sequence[object]) -> list[int]:
-    """Return the type of each value; for lists and None the statement states it."""
+    """Return the type of each value; 0 for lists and None, whose type the statement names."""
     return [_OID.get(type(value), 0) for value in given]
 
 

@@ -6,8 +6,8 @@ store was moved elsewhere, writes nothing. `store` is the id of this set of tabl
 the server gets another name, and differs between two databases of one server.
 
 The journal is `event`; `session`, `row` and `find` can be computed from it. All tables are in one
-schema, which every statement names: `@session` here means `forestay.session` there. Nothing depends
-on `search_path`, which a connection pooler may change.
+schema, which every statement names: `@session` in this code is `forestay.session` in SQL. Nothing
+depends on `search_path`, which a connection pooler may change.
 
     python -m forestay.store.postgres [SCHEMA]    prints the SQL, for an administrator
 """
@@ -87,7 +87,7 @@ _THERE = """
 
 
 def statements(schema: str, have: int = 0) -> list[str]:
-    """Return every statement that brings tables of a format up to date, in order."""
+    """Return the statements that migrate tables from format `have` to the newest, in order."""
     made = [f"CREATE SCHEMA IF NOT EXISTS {schema}"] if not have else []
     for number, script in enumerate(MIGRATIONS[have:], start=have + 1):
         made += [" ".join(one.split()) for one in script.split(";") if one.strip()]
@@ -102,7 +102,7 @@ def statements(schema: str, have: int = 0) -> list[str]:
 
 @lru_cache(256)
 def named(sql: str, schema: str) -> str:
-    """Return a statement with the schema in front of every table."""
+    """Return a statement with the name of the schema before that of every table."""
     return _NAME.sub(f"{schema}.", sql)
 
 

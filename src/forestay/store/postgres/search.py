@@ -3,7 +3,7 @@
 Texts are split into words here, not by the server: letters and digits in any script, without case
 and accents, so that every server answers alike and none needs a dictionary. The server stores where
 the words of an event are (`tsvector`) and finds those with a prefix; the text is read from the
-event. `session.indexed` is how far the index has come.
+event. `session.indexed` is the arrival number of the last event in the index.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ def search(
 
 
 def _words(text: str) -> Iterator[Word]:
-    """Yield each word as it is compared, with its start and end."""
+    """Yield each word in the form that is compared, with its start and end in the text."""
     for match in _WORD.finditer(text):
         yield _plain(match[0])[:_LONGEST], *match.span()
 
@@ -94,7 +94,7 @@ def _plain(word: str) -> str:
 
 
 def _query(words: str) -> Query:
-    """Return each word asked for, as the words it consists of; the last one is a prefix."""
+    """Return each search word, split into the words it consists of; the last is a prefix."""
     phrases = ([word for word, _, _ in _words(one) if word] for one in split_words(words))
     return [phrase for phrase in phrases if phrase]
 

@@ -111,7 +111,7 @@ class PostgresStore(SqlStore):
         self._local.prepare()
         if create or (change is not None and change.is_local):
             self._appender.require_outside()
-            # One at a time on this machine: a process that begins a session sees what others began.
+            # One append at a time on this machine: each sees the sessions that others began.
             view = self._local.write(lambda one: self._record_locally(one, wanted, change))
         else:
             view = self._record(wanted)
@@ -162,7 +162,7 @@ class PostgresStore(SqlStore):
         return view
 
     def _moment(self, session: str, key: str, remembered: Head | None) -> PgView:
-        """Return a view; `remembered` was read before it, so it cannot be ahead of it."""
+        """Return a view; `remembered` was read earlier, so that it is never ahead of the view."""
         connection = self._server.borrow()
         try:
             with connection.pipeline():
@@ -180,7 +180,7 @@ class PostgresStore(SqlStore):
         return view.lend(self._server, connection)
 
     def _lasting(self, connection: Connection) -> Callable[[str, Sequence[object]], Rows]:
-        """Return the queries of a view: if its connection is lost, the view is lost."""
+        """Return the function by which a view queries; it fails when the connection is lost."""
         read = self._server.reader(connection)
 
         def one(sql: str, values: Sequence[object]) -> Rows:

@@ -61,12 +61,12 @@ def sum_of_row(kind: str, key: str, is_open: bool, rank: int, value: bytes) -> i
 
 
 def within(total: int) -> int:
-    """Return a sum as it is stored: modulo its bits."""
+    """Return a sum in its stored form: modulo 2 to the power of its bits."""
     return total % (1 << SUM_BITS)
 
 
 def sum_of_events(read: Read, number: int) -> tuple[int, int]:
-    """Return the number of events (-1 if it has gaps) and the sum over all of them."""
+    """Return how many events a session has (-1 if one is missing) and the sum over them."""
     ((count, last, total),) = read(_SUM, (number,))
     return (count if last == count else -1), total
 
@@ -114,7 +114,7 @@ class PgView(SqlView):
         try:
             return self._read(sql, values)
         except UnicodeEncodeError:
-            return []  # what cannot be encoded was never stored
+            return []  # a text that cannot be encoded was never stored
 
     def listing(self) -> dict[str, object]:
         return {**super().listing(), "project": self.project}

@@ -69,7 +69,7 @@ _PRAGMAS = (
 
 
 class Reader(sqlite3.Connection):
-    """A read-only connection that knows which file it has open."""
+    """A read-only connection that knows the inode of its file."""
 
     inode: Inode = (0, 0)
     frozen = False
@@ -146,9 +146,9 @@ class Database:
         return self.lock.hold(alone)
 
     def make_room(self, connection: sqlite3.Connection) -> None:
-        """Hold the pages of a large transaction in memory until it ends, or the next one begins.
+        """Allow a large transaction to hold its changed pages in memory.
 
-        Pages written early, for lack of room, are often written again.
+        Pages that are written early, for lack of memory, often have to be written again.
         """
         if self._room is None:
             self._room = int(connection.execute("PRAGMA cache_size").fetchone()[0])
@@ -220,7 +220,7 @@ class Database:
             except DRIVER_ERRORS as error:
                 raise self.translated(error, "read") from error
             reader.inode = inode
-        # Weakly: an interrupt may prevent its return.
+        # A weak reference: an interrupt may prevent that the reader is returned.
         self._lent[id(reader)] = ref(reader)
         return reader
 
@@ -295,7 +295,7 @@ class Database:
         return not busy
 
     def _share_patience(self, connection: sqlite3.Connection) -> None:
-        """Limit the wait for SQLite's locks to the time that is left after the writer lock."""
+        """Limit the wait for SQLite's locks to the time that the writer lock has left."""
         hurried = self.lock.left < self._timeout - _AT_ONCE
         patience = int((self.lock.left if hurried else self._timeout) * 1000)
         if patience != self._patience:
@@ -315,7 +315,7 @@ class Database:
         self.leave()
 
     def leave(self) -> None:
-        """Close everything at once, and leave the log to the next process."""
+        """Close everything without a checkpoint; the next process makes it."""
         self._close_idle()
         self.lock.in_turn(self._leave_all, _FORK_WAIT)
         _enlisted.pop(id(self), None)
@@ -528,7 +528,7 @@ class Database:
                 file=self.path,
             )
         _enlist(self)
-        # There is no log, and none can be created, so the database file alone is complete.
+        # Without a log, and where none can be created, the database file alone is complete.
         frozen = (
             mode == "ro" and not files.size(self.path + "-wal") and not files.is_writable(self.home)
         )
@@ -544,7 +544,10 @@ class Database:
         return connection
 
     def _inode_there(self) -> Inode | None:
-        """Return the inode of the database, None if there is none yet; `Damaged` if it vanished."""
+        """Return the inode of the database file; None if there is none yet.
+
+        Raise `Damaged` if the file is missing or empty although it had sessions.
+        """
         found = self._inode_if_filled()
         if found:
             return found
@@ -594,7 +597,7 @@ class Database:
             Busy: "another program has the database locked",
             ReadOnly: "the home cannot be written to",
             Damaged: "the database is damaged",
-        }.get(kind, "the database refused")
+        }.get(kind, "the database reported an error")
         return kind(what, why=str(error), hint=hint, operation=operation, file=self.path)
 
     def damaged(self, why: str) -> Damaged:
@@ -634,7 +637,7 @@ _SALVAGE = "see what can be saved: forestay doctor"
 _RIGHTS = "check owner and permissions, or set FORESTAY_HOME"
 _DISK = "check the disk (df -h, system log), then: forestay verify"
 _REPORT = "this is a bug of Forestay; to find the cause: forestay doctor"
-# What SQLite and its driver count among general errors.
+# Messages of damage that SQLite and its driver report as general errors.
 _SIGNS_OF_DAMAGE = ("no such table", "no such column", "Could not decode to UTF-8")
 _UNKNOWN: tuple[type[ForestayError], str] = (StoreFailed, "to find the cause: forestay doctor")
 

@@ -1,7 +1,7 @@
 """Find out whether processes can share a database on a file system, without writing anything.
 
-The system's table of mounts names types that another machine may serve; a lock is tried on the
-folder.
+The type of the file system comes from the system's table of mounts: some types may be served by
+another machine. Then a lock on the folder is tried.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ _FOREIGN_FUSE = frozenset(
 def shared_locks_ok(path: str, *, mounts: bytes | None = None) -> str | None:
     """Return why processes cannot share a database at `path`; None if they can.
 
-    An unknown type, or no table of mounts, counts as good unless a lock on the folder shows
-    otherwise. `mounts` replaces the system's table.
+    An unknown type of file system, or no table of mounts, counts as good if a lock on the folder
+    works. `mounts` replaces the system's table.
     """
     real = os.path.realpath(path)
     if mounts is None:

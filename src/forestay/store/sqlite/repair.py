@@ -79,17 +79,17 @@ def row_flaw(what: str, *, fixable: bool = True) -> Finding:
 
 def find_flaws(read: Read) -> list[Finding]:
     """Return missing or changed tables and rows."""
-    there = {name: (kind, sql) for kind, name, sql in _objects(read)}
-    if not there:
+    present = {name: (kind, sql) for kind, name, sql in _objects(read)}
+    if not present:
         return []  # there is no database yet
-    as_ours = there.get("meta") == _frame()["meta"]
+    as_ours = present.get("meta") == _frame()["meta"]
     meta: dict[str, Any] = dict(read("SELECT key, value FROM meta")) if as_ours else {}
     if any(
         is_good(key, meta.get(key)) and int(meta[key]) > FORMAT for key in ("format", "min_writer")
     ):
         return []  # a newer version knows what its tables look like
-    found = list(_wrong_tables(there))
-    if "find" in there and search.missing_parts(read):
+    found = list(_wrong_tables(present))
+    if "find" in present and search.missing_parts(read):
         found.append(table_flaw("a part of the search index is missing"))
     for key in _META if as_ours else ():
         if not is_good(key, meta.get(key)):
@@ -105,7 +105,7 @@ def find_flaws(read: Read) -> list[Finding]:
     return found
 
 
-def _wrong_tables(there: Frame) -> Iterator[Finding]:
+def _wrong_tables(present: Frame) -> Iterator[Finding]:
     """Yield tables and indexes that are missing or changed, and unknown triggers and indexes.
 
     Unknown triggers and indexes change the effect of a write; an unknown table does not.
@@ -113,9 +113,9 @@ def _wrong_tables(there: Frame) -> Iterator[Finding]:
     frame = _frame()
     for name, (kind, sql) in frame.items():
         table = sql.partition(" ON ")[2].split(" ")[0] if kind == "index" else name
-        if name not in there and (kind != "index" or table in there):
+        if name not in present and (kind != "index" or table in present):
             yield table_flaw(f"the {kind} {name} is missing", fixable=name != "event")
-    for name, (kind, sql) in there.items():
+    for name, (kind, sql) in present.items():
         if name in frame and (kind, sql) != frame[name]:
             mendable = name not in ("event", "blob")
             yield table_flaw(f"the {kind} {name} was changed", fixable=mendable)
@@ -185,11 +185,11 @@ def _recreate(connection: sqlite3.Connection, done: Repaired) -> list[str]:
         if (ours or kind in ("trigger", "index")) and ours != (kind, sql) and name != "find":
             connection.execute(f'DROP {kind} "{name}"')
             done.done.append(f"removed the {kind} {name}")
-    there = {name: (kind, sql) for kind, name, sql in _objects(connection.execute)}
-    missing = [(name, *facts) for name, facts in _frame().items() if there.get(name) != facts]
+    present = {name: (kind, sql) for kind, name, sql in _objects(connection.execute)}
+    missing = [(name, *facts) for name, facts in _frame().items() if present.get(name) != facts]
     for name, kind, sql in missing:
         if name == "find":
-            search.recreate(connection)  # with what is left of its parts, or has another form
+            search.recreate(connection)  # also drops remaining or changed parts of the old index
         else:
             connection.execute(sql)
         done.done.append(f"recreated the {kind} {name}")
@@ -238,7 +238,7 @@ _INSERT = """
 
 
 def _orphans(run: Read) -> list[int]:
-    """Return numbers under which events are stored that no row lists."""
+    """Return the session numbers of events that belong to no row of the catalogue."""
     known = {row[0] for row in run("SELECT number FROM session")}
     return [number for (number,) in run(_NUMBERS) if number not in known]
 
@@ -259,7 +259,7 @@ def _restore_line(connection: sqlite3.Connection, number: int, id: str, done: Re
     named, seq = _read_from_events(connection, number)
     if named and _other(connection, named, number):
         connection.execute("DELETE FROM session WHERE number = ?", (number,))
-        return  # its events are orphans now
+        return  # no row lists its events now; `_list_again` finds them
     facts = {"n": number, "id": named or id, "seq": seq}
     connection.execute(
         "UPDATE session SET id = :id, seq = ifnull(nullif(:seq, 0), seq) WHERE number = :n", facts

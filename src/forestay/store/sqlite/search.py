@@ -1,8 +1,8 @@
 """Full-text search over the text of events, with an index that each search brings up to date.
 
 The index follows the journal up to `session.indexed`. Texts are read and parsed in a view, and only
-their insertion needs the writer lock. Where nothing can be written, what is not indexed yet is
-searched in memory, so that a home that can be read can be searched.
+their insertion needs the writer lock. If the home is read-only, events that are not indexed
+yet are searched in memory.
 
 A flipped byte in the index would hide events. So `meta` has a checksum over all of it, which every
 search compares; a damaged index is built again from the events. While a long journal is being
@@ -67,7 +67,7 @@ def search(
 
 
 def _catch_up(database: Database, open_view: OpenView, text_of: TextOf) -> None:
-    """Index what is not indexed yet, and everything if the index is damaged."""
+    """Index the events that are not indexed yet; all events if the index is damaged."""
     is_checked = False
     while True:
         unread = read_unread(database.read(_BEHIND, (BATCH,)), open_view, text_of, BATCH)
@@ -93,7 +93,7 @@ def _without_writing(
 
 
 def _index(unread: list[Unread], connection: sqlite3.Connection, *, is_checked: bool) -> bool:
-    """Index what is unread; return False if the index had to be emptied instead."""
+    """Add these events to the index; return False if it was damaged and emptied instead."""
     if not is_checked and not is_sound_inside(connection):
         recreate(connection)
         return False
@@ -156,8 +156,8 @@ def is_sound_inside(connection: sqlite3.Connection) -> bool:
 
 def missing_parts(run: Read) -> set[str]:
     """Return the tables of the index that are missing."""
-    there = {name for (name,) in run("SELECT name FROM sqlite_schema WHERE type = 'table'")}
-    return parts().keys() - there
+    present = {name for (name,) in run("SELECT name FROM sqlite_schema WHERE type = 'table'")}
+    return parts().keys() - present
 
 
 def put_sum(connection: sqlite3.Connection) -> None:
@@ -170,7 +170,7 @@ def drop_sum(connection: sqlite3.Connection) -> None:
 
 
 def _sum(run: Read) -> int:
-    """Return the CRC-32 over all tables of the index, and over how far it follows each session."""
+    """Return the CRC-32 over the tables of the index and the last indexed event of each session."""
     total = 0
     for table, columns in _PARTS.items():
         whole = " || ".join(["id", *(f"ifnull({column}, '')" for column in columns)])
@@ -201,9 +201,9 @@ def recreate(connection: sqlite3.Connection) -> None:
 
 def _empty_parts(connection: sqlite3.Connection) -> None:
     """Create all parts of an empty index: SQLite drops none that it cannot open."""
-    there = dict(connection.execute("SELECT name, sql FROM sqlite_schema").fetchall())
+    present = dict(connection.execute("SELECT name, sql FROM sqlite_schema").fetchall())
     for name, (sql, rows) in parts().items():
-        if there.get(name) == sql:
+        if present.get(name) == sql:
             connection.execute(f"DELETE FROM {name}")
         else:
             connection.execute(f"DROP TABLE IF EXISTS {name}")

@@ -97,7 +97,7 @@ class SqliteStore(SqlStore):
         self.path = os.path.join(self.home, files.DATABASE)
         self.shown = f"sqlite:{self.home}"
         self._clock = clock
-        # Not a method of ours: a store that is dropped should be gone at once, without a cycle.
+        # Not a method of this store, which would be a reference cycle and delay its deletion.
         settle = partial(settle_device, clock, machine, self.path)
         self.database = Database(self.home, clock=clock, timeout=busy_timeout, settle=settle)
         self.machine = Machine(self.database)
@@ -147,7 +147,7 @@ class SqliteStore(SqlStore):
             self._scrub(session, f"what was forgotten of session {session} is erased")
 
     def _load(self, connection: sqlite3.Connection, session: str) -> SqliteView:
-        """Return the session as it is under the writer lock."""
+        """Return the view of a session inside the write transaction."""
         found = connection.execute(_LOAD, (session,)).fetchone()
         if found is None:
             raise self.database.damaged("it does not know its device")
@@ -230,7 +230,7 @@ class SqliteStore(SqlStore):
             known = reader.execute(_NUMBER, (session,)).fetchone()
         except UnicodeEncodeError:
             raise no_such_session(session) from None
-        # Before the transaction: a head that another process remembers later is not in the view.
+        # Read the head before the transaction begins, so that it is never ahead of the view.
         remembered = self._recall(known[0], session) if known else None
         reader.execute("BEGIN")
         found = reader.execute(_LOAD, (session,)).fetchone()
@@ -330,9 +330,9 @@ def _put_blobs(
     connection: sqlite3.Connection, number: int, blobs: Sequence[tuple[str, Parts]]
 ) -> None:
     for digest, parts in blobs:
-        there = connection.execute(STATEMENTS.blob, (digest,)).fetchall()
-        if [part for (part,) in there] != parts:
-            # Missing, or damaged: then this repairs it.
+        stored = connection.execute(STATEMENTS.blob, (digest,)).fetchall()
+        if [part for (part,) in stored] != parts:
+            # The blob is missing or damaged: store it again.
             connection.execute("DELETE FROM blob WHERE digest = ?", (digest,))
             rows = [(digest, n, data) for n, data in enumerate(parts)]
             connection.executemany("INSERT INTO blob VALUES (?, ?, ?)", rows)

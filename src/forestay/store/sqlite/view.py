@@ -1,7 +1,7 @@
 """One session read inside one transaction, and the sums by which damage to its tables is noticed.
 
 Derived bytes (core, rows, the line of a listing) carry a CRC-32, so that a flipped bit in them
-is noticed and they are made again from the journal, which carries its own hashes.
+is noticed, and they are computed again from the events, which have their own hashes.
 """
 
 from __future__ import annotations
@@ -146,7 +146,9 @@ class SqliteView(SqlView):
         position, header, salt, data = found
         kinds = (type(header), type(salt or b""), type(data or b""))
         if kinds != (bytes, bytes, bytes):
-            raise self._database.damaged(f"event {position & _LAST_SEQ} is not made of bytes")
+            raise self._database.damaged(
+                f"event {position & _LAST_SEQ} has a value of another type"
+            )
         return Stored(position & _LAST_SEQ, header, salt, data)
 
     def _query(self, sql: str, values: Sequence[object]) -> list[tuple[Any, ...]]:
@@ -199,15 +201,15 @@ def unsound(run: Read) -> list[tuple[int, str]]:
 
 
 def is_intact(run: Read, number: int) -> bool:
-    """Return whether the events under a number are as they were appended."""
+    """Return whether the events of the session with this number are unchanged."""
     listed = list(run("SELECT seq, event_sum FROM session WHERE number = ?", (number,)))
     return sum_of_events(run, number) == (listed[0] if listed else (0, 0))
 
 
 def sum_of_events(run: Read, number: int) -> tuple[int, int]:
-    """Return the number of events (-1 if it has gaps) and the CRC-32 over all of them.
+    """Return how many events a session has (-1 if one is missing) and the CRC-32 over them.
 
-    It covers the bytes of key, header, salt and data, event after event in order of arrival.
+    The CRC-32 covers the bytes of key, header, salt and data of each event, in order of arrival.
     """
     base, end = number << SHIFT, (number + 1) << SHIFT
     count = numbers = total = 0

@@ -46,8 +46,8 @@ _CHECK_EVERY = 1.0
 class WriterLock:
     """`with lock:` — waits with growing, jittered pauses, then raises `Busy` naming the holder.
 
-    `left` is the rest of the time that may be spent on waiting. The turn of a thread is a lock that
-    knows its owner: an interrupt may come between acquiring it and recording that.
+    `left` is the remaining time for waiting. The turn of a thread is a lock that knows its owner,
+    because an interrupt may come between acquiring the lock and recording who has it.
     """
 
     def __init__(self, path: str, *, clock: Clock, timeout: float) -> None:
@@ -108,10 +108,10 @@ class WriterLock:
         """Release what this thread holds, and nothing that another thread holds."""
         if self.is_mine:
             self._unlock(self._fd)
-            self._turn.release()  # last: then the rest is done
+            self._turn.release()  # last: another thread can begin now
 
     def in_turn(self, act: Callable[[], object], timeout: float) -> None:
-        """Run `act` while no other thread writes; not if one takes longer than the timeout."""
+        """Run `act` while no other thread writes; skip it if one writes longer than the timeout."""
         if self.is_mine:
             return
         try:
@@ -124,7 +124,7 @@ class WriterLock:
             self.end_turn()  # an interrupt may have prevented the first call
 
     def begin_turn(self, timeout: float) -> bool:
-        """Prevent other threads from writing; False if one takes longer than the timeout."""
+        """Prevent other threads from writing; return False if one writes past the timeout."""
         return self._turn.acquire(timeout=timeout)
 
     def end_turn(self) -> None:
@@ -150,7 +150,7 @@ class WriterLock:
         self._checked_at = -_CHECK_EVERY
 
     def holder(self) -> str:
-        """Return the process that wrote its name last, for messages."""
+        """Return the name of the last process that had the lock, for messages."""
         try:
             fd = os.open(self.path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
         except OSError:
@@ -182,7 +182,7 @@ class WriterLock:
             self._queue = _opened(os.path.join(os.path.dirname(self.path), files.QUEUE))
             self._name = _our_name()
         except BaseException:
-            self.close()  # otherwise the next attempt would use half of it
+            self.close()  # the next attempt must not use only one of the two files
             raise
 
     def _wait(self, deadline: float) -> float:
@@ -217,7 +217,7 @@ class WriterLock:
             if fd >= 0:
                 fcntl.flock(fd, fcntl.LOCK_UN)
         except OSError:
-            self.close()  # which releases it as well
+            self.close()  # closing the file releases the lock as well
 
     def _busy(self, holder: str) -> Busy:
         return Busy(
@@ -250,7 +250,7 @@ def _opened(path: str) -> int:
 
 
 def open_private(path: str, flags: int = 0) -> int:
-    """Open a file of ours that only this user can read, whatever the umask is."""
+    """Open a file that only this user can read; create it so, whatever the umask is."""
     flags |= os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
     fd = os.open(path, flags, 0o600)
     try:

@@ -14,13 +14,13 @@ Row = tuple[str, str, bool, int, bytes]
 
 
 class Place:
-    """Where the data of one test lies. `opener` opens a store over it and can be pickled."""
+    """The data of one test. `opener` opens a store over this data and can be pickled."""
 
     def __init__(self, opener: Callable[[], Store]) -> None:
         self.opener = opener
 
     def raw(self) -> bytes:
-        """Return every byte that is stored there now, in any file or table."""
+        """Return every byte that this place stores now, in any file or table."""
         raise NotImplementedError
 
     def damage_blob(self, digest: str) -> None:
@@ -104,7 +104,7 @@ def blob(data: bytes) -> tuple[str, bytes]:
 
 
 class Fixtures:
-    """The fixtures: each test gets a new place, which the adapter's class provides."""
+    """The fixtures of all tests; the test class of an adapter must define `place`."""
 
     @pytest.fixture
     def place(self) -> Place:

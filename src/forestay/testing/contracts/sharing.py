@@ -62,7 +62,7 @@ class Remembering(Fixtures):
         with later.view("s1") as view:
             assert view.remembered is not None and view.remembered.n == 2
         assert {session for session, _ in later.maintenance.remembered()} == {"s1", "s2"}
-        # A new session may get the number of the missing one, which stays known too.
+        # A new session may get the number of the missing one; both must stay known.
         put(later, "s3", batch("new", head=head(1)))
         assert {session for session, _ in later.maintenance.remembered()} == {"s1", "s2", "s3"}
 
@@ -239,7 +239,7 @@ def _sequel(text: str, view: View) -> Batch:
 
 
 def in_process(function: Callable[[], object]) -> subprocess.Popen[bytes]:
-    """Run a function in a new process; all its parts can be imported."""
+    """Run a function in a new process; the function must be picklable."""
     code = "import pickle, sys; pickle.load(sys.stdin.buffer)()"
     process = subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE)
     assert process.stdin is not None

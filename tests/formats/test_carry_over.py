@@ -67,7 +67,9 @@ def test_facts_survive_conversion_to_a_format_without_fields_for_them(
 
 @often
 @given(formats, facts)
-def test_carried_values_survive_serialization(format: Toy, want: Facts) -> None:
+def test_facts_that_a_format_has_no_field_for_survive_writing_and_reading(
+    format: Toy, want: Facts
+) -> None:
     files = carry_over.write(format, None, want, HERE, full=True)
     name, main = next(iter(files.items()))
     kind = name.rpartition(".")[2]
@@ -104,7 +106,7 @@ def test_finished_step_among_equal_names_stays_finished() -> None:
     ]
 
 
-def test_format_with_all_fields_gets_no_extra_key() -> None:
+def test_format_that_can_hold_every_fact_gets_no_key_of_ours() -> None:
     files = carry_over.write(RICH, None, Facts(native_id="n", goal="g", status="paused"), HERE)
     assert EXTRA not in main_of(files)
 

@@ -795,7 +795,7 @@ def test_truncated_essay_state_that_can_be_parsed_is_recovered_from_the_backup(
 
 
 @pytest.mark.req("S3-94", "S3-96")
-def test_missing_session_file_is_recovered_by_its_path(
+def test_missing_session_file_is_recovered_when_its_path_is_given(
     stay: Forestay, essay: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     backup = essay.with_name("session-state.yaml.bak")

@@ -52,9 +52,10 @@ class Devices(HomeTopic):
         )
 
     def add(self, *, confirm: str = "", new_key: bool = False) -> Asking | DeviceChange:
-        """Return a code that asks to join the device group; once approved, `confirm` joins it.
+        """Return a code with which this device asks to join a device group.
 
-        `confirm` is the fingerprint of the device group. `new_key` creates another key first.
+        After a device of that group has approved the code, call it again with the fingerprint of
+        the group in `confirm`, to join. `new_key` replaces the key of this device before it asks.
         """
         if confirm:
             return _change(keychain.confirm(self._context, confirm))

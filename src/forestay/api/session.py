@@ -278,7 +278,7 @@ class Session:
     def log(self, *, limit: int = -1, after: int = 0, full: bool = False) -> Iterator[LogLine]:
         """Return the events in order of arrival; with a `limit`, only the newest ones.
 
-        With `full`, notes that are too long for their event are complete.
+        A note that is too long for its event is cut; with `full`, it is returned whole.
         """
         from forestay.journal.history import log  # start-up
         from forestay.sync.device_names import whose  # start-up

@@ -385,4 +385,4 @@ def _purge_database(
 def require_names(names: Sequence[str]) -> None:
     if not names or not all(name.strip() for name in names):
         hint = "name events by number: forestay session forget NUMBER"
-        raise InvalidInput("no event is named", why="the names are empty", hint=hint)
+        raise InvalidInput("no event to forget was given", why="every name is empty", hint=hint)

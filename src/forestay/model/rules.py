@@ -668,7 +668,7 @@ def _complete_step(state: State, body: ev.StepCompleted) -> list[Body] | None:
     passed = isinstance(row, Checkpoint) and row.verdict in ("passed", "overridden")
     if number is not None and not passed:
         raise Refused(
-            f"{state.core.plan_unit} {number} is completed by passing its checkpoint",
+            f"{state.core.plan_unit} {number} can only be completed by passing its checkpoint",
             legal=[_command_to_end_phase(state.core)],
             operation="update",
         )

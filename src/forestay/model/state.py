@@ -474,7 +474,7 @@ class State:
         return row if isinstance(row, Agent) else None
 
     def open_dispute(self, subject: str = "session") -> Dispute | None:
-        """Return the open dispute about a subject, by default about the end of the session."""
+        """Return the dispute that is open about a subject; by default, how the session ended."""
         row = self.rows.get("dispute", subject) if self.count("dispute.open") else None
         return row if isinstance(row, Dispute) and row.is_open else None
 

@@ -174,7 +174,7 @@ def find_truncation(data: bytes, doc: Any) -> str:
 
 
 def remains(bundle: Bundle) -> dict[str, Any]:
-    """Return the top-level keys that can still be read from the state, else from its backup."""
+    """Return the top-level keys and values that can still be read, from the state or its backup."""
     found = [read_damaged(bundle.get(name, b""), "yaml") for name in (BACKUP, STATE)]
     values = {key: value for left in found if left for key, value in left.value.items()}
     return {key: values[key] for key in _KEPT if values.get(key) is not None}

@@ -49,7 +49,7 @@ EXIT_CODES = (
     (INTERRUPTED, "interrupted"),
 )
 BROKEN_PIPE = 141
-"""Whoever read the answer stopped reading; what a shell says of a process that dies of it."""
+"""The reader of the output closed it; a shell reports this code for such a process."""
 
 
 class ForestayError(Exception):

@@ -3,13 +3,13 @@
 import { spawn } from "node:child_process"
 
 const SCRIPT = "@SCRIPT@"
-const HEARD = new Set([
+const RECORDED = new Set([
   "session.created", "session.idle", "session.error", "session.compacted", "message.updated",
 ])
 const LONGEST = 30_000
 
-// Parts of an answer come many times while they grow; a text is told when it is whole.
-const isSaid = ({ type, properties }) =>
+// A part of an answer is reported many times while it grows; it is recorded when it is complete.
+const isCompleteText = ({ type, properties }) =>
   type === "message.part.updated" && properties?.part?.type === "text" && properties.part.time?.end
 
 // The script says nothing and never fails, except at the start, when it prints a briefing.
@@ -32,19 +32,19 @@ const send = (event, payload, folder) =>
 
 export const Forestay = async ({ directory }) => {
   const briefings = new Map()
-  // A sub-agent is a session with a parent; what it does is told as its parent's.
+  // A sub-agent is a session with a parent; its events are recorded for the parent.
   const parents = new Map()
   const about = (id) => (parents.has(id) ? { directory, parent: parents.get(id) } : { directory })
   // One at a time, so that what happened first is written first.
   let last = Promise.resolve()
-  const tell = (event, payload) => {
+  const enqueue = (event, payload) => {
     last = last.then(() => send(event, payload, directory))
     return last
   }
   const begin = (id) => {
     if (!id || briefings.has(id) || parents.has(id)) return
     const payload = { hook_event_name: "SessionStart", sessionID: id, directory, source: "startup" }
-    briefings.set(id, tell("SessionStart", payload))
+    briefings.set(id, enqueue("SessionStart", payload))
   }
   return {
     event: async ({ event }) => {
@@ -54,17 +54,17 @@ export const Forestay = async ({ directory }) => {
         if (info?.parentID) parents.set(id, info.parentID)
         else begin(id)
       }
-      if (HEARD.has(event.type) || isSaid(event)) await tell(event.type, { ...event, ...about(id) })
+      if (RECORDED.has(event.type) || isCompleteText(event)) await enqueue(event.type, { ...event, ...about(id) })
     },
     "chat.message": async (input, output) => {
       begin(input.sessionID)
-      await tell("chat.message", { i: input, o: output, ...about(input.sessionID) })
+      await enqueue("chat.message", { i: input, o: output, ...about(input.sessionID) })
     },
     "tool.execute.before": async (input, output) => {
-      await tell("tool.execute.before", { i: input, o: output, ...about(input.sessionID) })
+      await enqueue("tool.execute.before", { i: input, o: output, ...about(input.sessionID) })
     },
     "tool.execute.after": async (input, output) => {
-      await tell("tool.execute.after", { i: input, o: output, ...about(input.sessionID) })
+      await enqueue("tool.execute.after", { i: input, o: output, ...about(input.sessionID) })
     },
     "experimental.chat.system.transform": async (input, output) => {
       begin(input.sessionID)

@@ -124,6 +124,6 @@ main() {
 
 trap 'exit 0' 0
 main "$@" 3>&1 >/dev/null 2>&1
-# Whoever speaks to a hook that does not listen may take that for a failure.
+# An agent can treat a hook that does not read its input as failed, so read the rest.
 [ -z "$drain" ] || "$cat" >/dev/null 2>&1
 exit 0
